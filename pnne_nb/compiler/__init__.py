@@ -9,7 +9,7 @@ from pnne_nb.compiler.analysis.verify import verify as verify
 from pnne_nb.compiler.importing import UnprovedImport as UnprovedImport
 from pnne_nb.compiler.importing import from_module as from_module
 from pnne_nb.compiler.module.call_errors import blame as blame
-from pnne_nb.compiler.passes.optimize import optimize_for_inference as optimize_for_inference
+from pnne_nb.compiler.passes.pass_manager import optimize_for_inference as optimize_for_inference
 from pnne_nb.compiler.passes.pass_manager import transform as transform
 from pnne_nb.compiler.pipeline.compile import compile as compile  # the contract's name
 from pnne_nb.compiler.pipeline.compile import load_weights as load_weights

@@ -18,7 +18,7 @@ from pnne_nb.compiler.passes.equivalence import Promise as Promise
 from pnne_nb.compiler.passes.graph_pass import Pass as Pass
 from pnne_nb.compiler.passes.graph_pass import PassSubject as PassSubject
 from pnne_nb.compiler.passes.graph_pass import Rewrite as Rewrite
-from pnne_nb.compiler.passes.optimize import RemoveIdentities as RemoveIdentities
+from pnne_nb.compiler.passes.pass_manager import RemoveIdentities as RemoveIdentities
 from pnne_nb.compiler.passes.pass_manager import Transformed as Transformed
 from pnne_nb.compiler.passes.pass_manager import transform as transform
 from pnne_nb.compiler.passes.place_nodes import PlaceByMemory as PlaceByMemory

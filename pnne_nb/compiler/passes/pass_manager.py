@@ -1,4 +1,4 @@
-"""Applies passes in order, proves each one, and reports what it changed."""
+"""Applies passes in order, proves each one, and reports what it changed; ``pn.optimize_for_inference`` chooses them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, final
 
+import msgspec
 import torch
 from torch import nn
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
-from pnne_nb.compiler.passes.equivalence import prove
-from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
-from pnne_nb.compiler.passes.report import Report, forward_gain
+from pnne_nb.compiler.ir.snapshot import NO_WIRES
+from pnne_nb.compiler.passes.batchnorm_fusion import PAIRS, FuseBatchNorm
+from pnne_nb.compiler.passes.common_subexpressions import MergeEqualNodes
+from pnne_nb.compiler.passes.constant_folding import FoldConstants
+from pnne_nb.compiler.passes.dead_nodes import RemoveDeadNodes
+from pnne_nb.compiler.passes.equivalence import Promise, prove
+from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite, borrowed, consumers, remove, rewire
+from pnne_nb.compiler.passes.report import Change, Gain, Report, forward_gain
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.pipeline.compile import made
 from pnne_nb.compiler.weights.weight_source import Purpose, Reuse, keep_given, keep_latest
 from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.annex import OWN
+from pnne_nb.graph.model.node import split_port
 
 
 @final
@@ -133,3 +140,91 @@ def _compiled(subject: PassSubject, rewrite: Rewrite) -> nn.Module:
         for name, value in rewrite.tensors.items():
             tensors[name].copy_(value)
     return model
+
+
+IDENTITIES = frozenset(
+    {"Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
+)
+"""Node types that do nothing in evaluation mode."""
+
+
+@final
+class RemoveIdentities(Pass):
+    """Removes dropout and identity nodes, for inference: in evaluation mode, they give what they are given.
+
+    A node that other nodes share stays, and so does one between an Input and an Output alone.
+    """
+
+    promise = Promise(modes=("eval",), outputs=0.0, gradients=None)
+
+    def rewrite(self, subject: PassSubject) -> Rewrite:
+        done = Rewrite()
+        before = sum(len(graph.nodes) for graph in subject.graph.graphs.values())
+        for id, snapshot in subject.snapshots.items():
+            lent = borrowed(subject, id)
+            removed: list[str] = []
+            for name in snapshot.order:
+                node = snapshot.nodes[name]
+                if node.type not in IDENTITIES or "input" not in snapshot.wires.get(name, NO_WIRES):
+                    continue
+                if name in lent:
+                    done.skipped.update(dict.fromkeys(subject.paths(id, name), "other nodes share it"))
+                    continue
+                edges = subject.graph.graphs[id].edges
+                source = next(edge.source for edge in edges if edge.target == f"{name}.input")
+                ends = {subject.graph.graphs[id].nodes[user].type for user, _ in consumers(subject, id, name)}
+                if subject.graph.graphs[id].nodes[split_port(source)[0]].type == "Input" and "Output" in ends:
+                    done.skipped.update(dict.fromkeys(subject.paths(id, name), "an Input would be an Output itself"))
+                    continue
+                rewire(subject, id, {f"{name}.output": source})
+                removed.append(name)
+                done.changes.append(
+                    Change("removed", subject.paths(id, name), f"{node.type} does nothing in inference")
+                )
+            remove(subject, id, removed)
+        after = sum(len(graph.nodes) for graph in subject.graph.graphs.values())
+        done.gains.append(Gain("nodes", before, after))
+        return done
+
+
+SLOWER = 1.03
+"""A fusion whose model takes this many times as long is left out; less is within the noise of a measurement."""
+
+
+def optimize_for_inference(
+    graph: NodeGraph, args: Any = None, kwargs: Mapping[str, Any] | None = None, *, reuse: Reuse = OWN
+) -> Transformed:
+    """Make a model for inference: nodes that do nothing are removed, constants folded, normalisation fused.
+
+    Dead nodes, dropout and identities go, equal nodes are merged, what depends on constants alone is computed, and batch
+    normalisation becomes part of the convolution or linear layer before it. Each step is proved on the example inputs; a
+    fusion that is measured to be slower is left out, and the report says so. The new model is in eval mode, and is not to
+    be trained further.
+
+    Args:
+        graph: The document; it is not changed.
+        args: Positional example inputs; from the shapes of the Input nodes if neither these nor `kwargs` are given.
+        kwargs: Those by name.
+        reuse: Other weights than those of the graph, as in ``pn.compile``.
+
+    Returns:
+        The new document, its model, and a report of each step.
+
+    Raises:
+        ArgumentError: If an argument is of the wrong kind.
+        CompileError: If the document cannot be compiled as it is, its weights are gone, or it has no shapes to make
+            examples from.
+    """
+    steps = [RemoveDeadNodes(), FoldConstants(), MergeEqualNodes(), RemoveIdentities()]
+    done = transformed(graph, steps, args, kwargs, reuse, "run")
+    for layers in (tuple(type for type in PAIRS if type != "Linear"), ("Linear",)):
+        trial = transform(done.graph, [FuseBatchNorm(layers)], args, kwargs, done.model)
+        (report,) = trial.reports
+        slower = next((gain for gain in report.gains if gain.measured and gain.after > SLOWER * gain.before), None)
+        if slower is not None:
+            report = msgspec.structs.replace(report, changes=(), refused=f"left out: {slower}")
+        best = trial if report.changes else done
+        if report.changes or report.skipped or report.refused:
+            done = Transformed(best.graph, best.model, (*done.reports, report))
+    done.model.eval()
+    return done

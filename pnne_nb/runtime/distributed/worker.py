@@ -33,8 +33,8 @@ from pnne_nb.runtime.distributed.step.group import JointStep, ProcessGroup
 from pnne_nb.runtime.distributed.step.sharding import ReducedMetric, sharded
 from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
 from pnne_nb.runtime.distributed.transport import worker_messages
+from pnne_nb.runtime.distributed.transport.connection import ADDRESS, Lifeline, find_launcher
 from pnne_nb.runtime.distributed.transport.dataset_files import unpack
-from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS, Lifeline, find_launcher
 from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, tie, unpacked
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError

@@ -42,9 +42,8 @@ from pnne_nb.runtime.session.notices import Notices
 from pnne_nb.runtime.session.requests import Requests
 from pnne_nb.runtime.session.rewind import Rewind
 from pnne_nb.runtime.session.training_registry import require_own
-from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.config import Config, choose_loss
 from pnne_nb.runtime.setup.devices import placed_paths, settle
-from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
 from pnne_nb.runtime.setup.precision import choose_device
 from pnne_nb.runtime.setup.recipe import as_every

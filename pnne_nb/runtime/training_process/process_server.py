@@ -19,7 +19,7 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.runtime.distributed.transport.socket import MessageSocket, encoded
+from pnne_nb.runtime.distributed.transport.connection import MessageSocket, encoded
 from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess
 
 _LINES = 12

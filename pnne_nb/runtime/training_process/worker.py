@@ -20,7 +20,7 @@ import torch
 
 from pnne_nb.process.direct_buttons import DirectButtons, Press
 from pnne_nb.runtime.distributed.remote_probes import Measure, Ordered
-from pnne_nb.runtime.distributed.transport.socket import MessageSocket
+from pnne_nb.runtime.distributed.transport.connection import MessageSocket
 from pnne_nb.runtime.distributed.transport.worker_messages import Orders
 from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.loop.loop import TrainingLoop

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.passes import optimize, report
+from pnne_nb.compiler.passes import pass_manager, report
 from pnne_nb.compiler.passes.report import Gain
 from tests.compiler.graphs import wire
 from tests.compiler.passes.graphs import trained
@@ -15,7 +15,7 @@ from tests.compiler.passes.graphs import trained
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "TIMING_SECONDS", 0.0)
     monkeypatch.setattr(report, "TIMING_ROUNDS", 1)
-    monkeypatch.setattr(optimize, "SLOWER", 1e9)
+    monkeypatch.setattr(pass_manager, "SLOWER", 1e9)
 
 
 def layers() -> pn.NodeGraph:
@@ -45,7 +45,7 @@ def test_what_inference_does_not_need_goes_and_the_outputs_stay() -> None:
 
 
 def test_a_fusion_that_is_slower_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimize, "SLOWER", 1.03)
+    monkeypatch.setattr(pass_manager, "SLOWER", 1.03)
     slower = Gain("forward pass", 0.001, 0.002, "s", measured=True)
     monkeypatch.setattr("pnne_nb.compiler.passes.pass_manager.forward_gain", lambda *_: slower)
     graph, x = layers(), torch.randn(5, 1, 8, 8)

@@ -18,7 +18,7 @@ from typing import Any, Self, final
 import pytest
 import torch
 
-from pnne_nb.runtime.distributed.transport.socket import MessageSocket
+from pnne_nb.runtime.distributed.transport.connection import MessageSocket
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control

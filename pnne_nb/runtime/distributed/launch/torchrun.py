@@ -13,7 +13,7 @@ from typing import final
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS
+from pnne_nb.runtime.distributed.transport.connection import ADDRESS
 
 _LINES = 15
 """Lines of a log that a message shows."""

@@ -15,8 +15,8 @@ from torch import OutOfMemoryError
 
 from pnne_nb import errors
 from pnne_nb.errors import PnneError, TrainingError
+from pnne_nb.runtime.distributed.transport.connection import MessageSocket
 from pnne_nb.runtime.distributed.transport.scratch import temporary_directory
-from pnne_nb.runtime.distributed.transport.socket import MessageSocket
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Dismissed,

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from pnne_nb.runtime.distributed.transport.socket import MessageSocket
+from pnne_nb.runtime.distributed.transport.connection import MessageSocket
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     FromEngine,
     FromWorker,
