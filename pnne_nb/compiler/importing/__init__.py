@@ -5,8 +5,8 @@
 functions that cannot take proxies, ``decompositions`` rewrites methods without a node type, ``call_site`` inspects the
 frames of the traced code, ``interception`` watches attributes, ``guards`` records and checks what depends on the example,
 and ``alternatives`` joins the two modes. ``translation`` makes items of the recording (``translate``), nests containers
-(``containers``) and makes the document (``emit_ops``). ``verification`` proves it (``proof``): it finds modules that
-differ (``bisect``) and tries other sizes (``batch_resize``) and types (``element_types``). ``importer`` runs these steps.
+(``containers``) and makes the document (``emit_ops``). ``verification`` proves it (``proof``), in other
+types too: it finds modules that differ (``bisect``) and tries other sizes (``batch_resize``). ``importer`` runs these steps.
 
 There is no second way through ``torch.export``. On the hand-written networks of the tests it refused 11 that this
 import handles (caches in objects, packed sequences, sizes that depend on data, buffers changed through ``data``). It
