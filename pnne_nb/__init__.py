@@ -394,7 +394,7 @@ def _late(module: str, name: str) -> Callable[..., Any]:
 def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
     if len(graph) > imported_late("pnne_nb.graph.render.scene").FULL_DETAIL:
         return {}, {}  # of larger ones, no shapes are drawn
-    found = imported_late("pnne_nb.compiler.shapes.infer").infer(graph)
+    found = imported_late("pnne_nb.compiler.shapes.infer").infer(graph, named=True)
     return found.tensors, found.resolved
 
 

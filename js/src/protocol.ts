@@ -102,6 +102,8 @@ export interface Origin {
   readonly called?: boolean;
   /** Whether it is the whole module that was imported. */
   readonly whole?: boolean;
+  /** Of an Input, the sizes that the proof varied; empty if it varied none. */
+  readonly sizes?: readonly (readonly [string, number] | null)[];
 }
 
 /** Remove a node and every edge at it. */
@@ -609,8 +611,12 @@ export interface Derived {
 
 /** The shape of an edge's tensor: sizes (numbers, or expressions such as `"N"` and `"H//2"`) and a dtype name. */
 export interface TensorShape {
+  /** As it is for the example where the document is an import. */
   readonly shape: readonly (number | string)[];
+  /** Name of the element type. */
   readonly dtype: string;
+  /** With names for the sizes that the proof of the import varied, `~16` for one that follows in an unknown way. */
+  readonly named?: readonly (number | string)[] | null;
 }
 
 /** The cost of one node, inner nodes included. */

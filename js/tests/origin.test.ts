@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { provenanceOf, untilProved } from "../src/editor/document/origin";
+import { namedShape, provenanceOf, untilProved } from "../src/editor/document/origin";
 import type { NodeState, Origin } from "../src/protocol";
 
 const node = (origin: Origin | null, type = "ReLU"): NodeState => ({ name: "a", type, origin });
@@ -46,4 +46,12 @@ describe("what the badge of a node says", () => {
       expect(provenanceOf(node(pasted as unknown as Origin))).toBeNull();
     }
   });
+});
+
+test("sizes that a proof varied have names, except where another shape was given since", () => {
+  const sizes = [["N", 3], null] as const;
+  expect(namedShape(node({ proof: "equal", sizes }, "Input"), [2, 8])).toEqual(["N", 8]);
+  expect(namedShape(node({ proof: "equal", sizes }, "Input"), ["B", 8])).toEqual(["B", 8]);
+  expect(namedShape(node({ proof: "equal", sizes }, "Input"), [2, 8, 4])).toEqual([2, 8, 4]);
+  expect(namedShape(node(null, "Input"), [2, 8])).toEqual([2, 8]);
 });

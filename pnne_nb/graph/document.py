@@ -5,7 +5,7 @@ Every change becomes ops, which its `TransactionLog` checks, stages, and commits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +37,10 @@ from pnne_nb.graph.model.ops import (
     RenameDocument,
     RenameNode,
     ResetProperty,
+    SetOrigin,
     SetProperty,
 )
+from pnne_nb.graph.model.origin import FreeSizes
 from pnne_nb.graph.model.paths import NodeRef, find_node, path_of
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.queries import GraphQueries
@@ -601,6 +603,14 @@ class NodeGraph(GraphQueries):
             Whether they fit. If not, or if one is inside a block that has other nodes there, nothing has changed.
         """
         return rebase(self._ledger, start._content, "Begin as proved")
+
+    def note_sizes(self, sizes: Mapping[str, FreeSizes]) -> None:
+        """Keep with the Inputs of an import, by name, which of their sizes the proof varied; undo does not revert that."""
+        with self._ledger.editing():
+            nodes = self._content.graphs[""].nodes
+            told = {name: node.origin for name in sizes if (node := nodes.get(name)) and node.origin is not None}
+            ops = [SetOrigin(name, replace(origin, sizes=sizes[name])) for name, origin in told.items()]
+            self._ledger.apply(ops, "Note free sizes", undoable=False)
 
     def withdraw_proofs(self, reason: str, nodes: Collection[str] = ()) -> None:
         """Mark imported nodes as not proved; undo neither reverts that nor brings a proof back.

@@ -151,11 +151,18 @@ Request: TypeAlias = (
 # To the browser
 
 
-class TensorShape(msgspec.Struct, frozen=True, rename="camel"):
-    """The shape of an edge's tensor: sizes (numbers, or expressions such as ``"N"`` and ``"H//2"``) and a dtype name."""
+class TensorShape(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The shape of an edge's tensor: sizes (numbers, or expressions such as ``"N"`` and ``"H//2"``) and a dtype name.
+
+    Attributes:
+        shape: As it is for the example where the document is an import.
+        dtype: Name of the element type.
+        named: With names for the sizes that the proof of the import varied, ``~16`` for one that follows in an unknown way.
+    """
 
     shape: tuple[int | str, ...]
     dtype: str
+    named: tuple[int | str, ...] | None = None
 
 
 class NodeCost(msgspec.Struct, frozen=True, rename="camel"):

@@ -45,6 +45,11 @@ def test_badges_turn_when_the_proof_arrives(open_notebook: OpenNotebook, baselin
     notebook.run("open('prove', 'w').close()")
     expect(badges.first).to_have_accessible_name(re.compile("gave the same as the original"))
     expect(badges.last).to_have_accessible_name(re.compile("changed since"))
+    # The batch was free when they were compared.
+    label = editor.root.locator("[data-edge='input.output->0.input'] .pnne-wire-label")
+    expect(label).to_contain_text("N×8")
+    expect(label.locator("title")).to_have_text("2×8 in the example")
+    expect(editor.node("input")).to_contain_text("N×8")
     assert notebook.evaluate("[editor.unproved, [n.name for n in editor.graph.nodes.values()]]") == [
         "",
         ["input", "0", "2", "output"],

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
-from pnne_nb.compiler.analysis.nested_values import copied
+from pnne_nb.compiler.analysis.nested_values import copied, tensors_in
 from pnne_nb.compiler.analysis.own_noise import OwnNoise
 from pnne_nb.compiler.analysis.verify import call_arguments
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
@@ -42,7 +42,7 @@ from pnne_nb.compiler.importing.verification.bad_modules import (
     refuse_lazy,
     told_if_it_ends_or_hangs,
 )
-from pnne_nb.compiler.importing.verification.batch_resize import batch_of
+from pnne_nb.compiler.importing.verification.batch_resize import Varied, batch_of, free_sizes
 from pnne_nb.compiler.importing.verification.opaque_modules import TRIES, Call, OpaqueModules
 from pnne_nb.compiler.importing.verification.proof import ended, proof
 from pnne_nb.compiler.ir.bind import element_type
@@ -51,6 +51,7 @@ from pnne_nb.compiler.weights.deepcopy import duplicate, refers_to_itself, untou
 from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.origin import FreeSizes
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.structural import CHECKPOINT, TRAINABLE
 from pnne_nb.process.gc_pause import collecting_new_only
@@ -92,9 +93,10 @@ def from_module(
         ArgumentError: If `input_size` is no shape, or `args` are given too; if `timeout` is no time.
     """
     args, given = _call(net, args, kwargs, input_size)
-    tell = _Steps(net)
+    tell, varied = _Steps(net), Varied()
     with _guarded(net, tell, timeout):
-        graph = ended(_stages(net, args, given, tell, partial=partial))
+        graph = ended(_stages(net, args, given, tell, varied, partial=partial))
+    graph.note_sizes(_sizes(net, args, given, varied))
     keep_given(graph, net, _whose(net))
     return graph
 
@@ -137,6 +139,7 @@ class UnprovedImport:
         self._net, self._given = net, copied((args, given)) if is_apart else (args, given)
         self._tell = _Steps(net)
         self._stages: Generator[NodeGraph | None, None, NodeGraph] | None = None
+        self._varied = Varied()
         self.is_proved = False
         self.error: Exception | None = None
         self.graph = self._begin()
@@ -147,7 +150,7 @@ class UnprovedImport:
 
     def _begin(self) -> NodeGraph:
         args, given = self._given
-        self._stages = _stages(self._net, args, given, self._tell, partial=True)
+        self._stages = _stages(self._net, args, given, self._tell, self._varied, partial=True)
         try:
             with _guarded(self._net, self._tell):
                 drawn = next(self._stages)
@@ -155,6 +158,12 @@ class UnprovedImport:
             self.is_proved, drawn = True, done.value
         assert drawn is not None, "the first stage draws"
         return NodeGraph.from_json(drawn.to_json())
+
+    @property
+    def sizes(self) -> dict[str, FreeSizes]:
+        """The free sizes that the proof has found, by the name of the Input."""
+        args, given = self._given
+        return _sizes(self._net, args, given, self._varied)
 
     def go_on(self, *, until_proved: bool = False) -> bool:
         """Do one piece of the proof, or all that are left, and return whether it has ended.
@@ -171,7 +180,7 @@ class UnprovedImport:
 
     def _step(self) -> bool:
         args, given = self._given
-        stages = self._stages or _stages(self._net, args, given, self._tell, partial=True)
+        stages = self._stages or _stages(self._net, args, given, self._tell, self._varied, partial=True)
         self._stages = None
         if not self.is_proved:
             try:
@@ -181,6 +190,14 @@ class UnprovedImport:
             else:
                 self._stages = stages
         return self.is_proved
+
+
+def _sizes(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], varied: Varied) -> dict[str, FreeSizes]:
+    """Return the free sizes of each Input, by name."""
+    tensors = tensors_in((args, kwargs))
+    found = {id(tensor): sizes for tensor, sizes in zip(tensors, free_sizes(varied, tensors), strict=True)}
+    called = named_arguments(net, args, kwargs)
+    return {name: found[id(value)] for name, value in called if any(found.get(id(value), ()))}
 
 
 def _whose(net: nn.Module) -> str:
@@ -242,7 +259,7 @@ class _Steps:
 
 
 def _stages(
-    net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, *, partial: bool
+    net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, varied: Varied, *, partial: bool
 ) -> Generator[NodeGraph | None, None, NodeGraph]:
     """Yield an import as it is drawn, then after each piece of its proof, and return it as it is proved."""
     try:
@@ -264,8 +281,9 @@ def _stages(
         importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
         yield graph
+        varied.clear()
         goes_by = {"by_mode": importing.goes_by_mode, "typed": importing.goes_by_type}
-        fault = yield from proof(graph, net, args, given, tell, noise, **goes_by)
+        fault = yield from proof(graph, net, args, given, tell, noise, varied, **goes_by)
         if fault is not None and fault.again and again:
             again = False
             continue

@@ -18,7 +18,7 @@ from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, read, size_of
 from pnne_nb.compiler.pipeline.snapshot_patch import patched
 from pnne_nb.compiler.shapes.cost import FREE, share
-from pnne_nb.compiler.shapes.infer import TensorSpec, batch_of, symbols_of, tensor_specs
+from pnne_nb.compiler.shapes.infer import FreeScope, TensorSpec, batch_of, symbols_of, tensor_specs
 from pnne_nb.compiler.shapes.scope import Scope, Symbols
 from pnne_nb.compiler.shapes.trial import Outcome, trials
 from pnne_nb.errors import CompileError, Diagnostic
@@ -51,6 +51,7 @@ class Analysis:
         self._batch: str | None = None
         self._example: dict[str, int] = {}
         self._root: Scope | None = None
+        self._free = FreeScope()
         self._reread = True
         self._unfinished = False  # whether the last update was given up
         self._facts = _Facts()
@@ -84,7 +85,7 @@ class Analysis:
             known, self._example = self._example, example
             return Derived(
                 shapes={
-                    path: None if spec is None else TensorShape(spec.shape, spec.dtype)
+                    path: None if spec is None else TensorShape(spec.shape, spec.dtype, spec.named)
                     for path, spec in facts.shapes.changes().items()
                 },
                 resolved={
@@ -151,7 +152,7 @@ class Analysis:
     def _reset(self, _: object) -> None:
         with self._lock:
             self._pending.append(None)
-            self._root = None
+            self._root, self._free = None, FreeScope()
 
     def _update(self) -> None:
         # The document's lock is taken before its version is read, and given back before anything is tried.
@@ -174,8 +175,9 @@ class Analysis:
         self._unfinished = True
         with trials():
             root.update(self._snapshots, {}, self._symbols, dirty)
+            self._free.update(self._snapshots)
         self._unfinished = False
-        scopes = _scopes(root)
+        scopes = root.whole()
         if self._reread:
             live = {f"{scope.prefix}{name}" for scope in scopes for name in scope.snapshot.nodes}
             for path in [path for path in self._ports if path not in live]:
@@ -183,9 +185,12 @@ class Analysis:
             self._reread = False
         lint = self._graph.diagnostics_at([f"{scope.prefix}{name}" for scope in scopes for name in scope.edited])
         for scope in scopes:
-            for name in scope.touched | scope.edited:
+            free = self._free.scopes.get(scope.prefix)
+            for name in scope.touched | scope.edited | (free.touched if free is not None else set()):
                 self._collect(scope, name, lint)
             scope.touched.clear()
+            if free is not None:
+                free.touched.clear()
             scope.edited.clear()
         self._facts.lint.set("", tuple(lint[""]) or None)
         self._facts.combine("")
@@ -224,7 +229,8 @@ class Analysis:
             return
         path = f"{scope.prefix}{name}"
         outcome = scope.outcomes.get(name)
-        specs = dict(tensor_specs(scope, name, outcome)) if outcome is not None else {}
+        free = self._free.scopes.get(scope.prefix)
+        specs = dict(tensor_specs(scope, name, outcome, free)) if outcome is not None else {}
         for port in self._ports.pop(path, ()):
             if port not in specs:
                 facts.shapes.set(port, None)
@@ -313,7 +319,3 @@ class _Facts:
         """Forget everything."""
         for table in (self.shapes, self.resolved, self.costs, self.findings, self.lint, self.diagnostics):
             table.clear()
-
-
-def _scopes(scope: Scope) -> list[Scope]:
-    return [scope, *(inner for child in scope.children.values() for inner in _scopes(child))]

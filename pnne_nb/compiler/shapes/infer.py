@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import final
 
 import msgspec
 
+from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, read
 from pnne_nb.compiler.shapes.scope import Scope, Symbols
+from pnne_nb.compiler.shapes.symbolic import Abstract, Meta
 from pnne_nb.compiler.shapes.trial import Outcome, trials
 from pnne_nb.errors import CompileError, Diagnostic, ShapeError, answers_misuse
 from pnne_nb.graph.document import NodeGraph, expect_graph
+from pnne_nb.graph.model.node import named_shape
 from pnne_nb.graph.schema.values import Value
 
 
 @final
-class TensorSpec(msgspec.Struct, frozen=True):
+class TensorSpec(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """Shape and element type of a tensor.
 
     Attributes:
         shape: Sizes: numbers, or expressions in the names that Inputs use, such as ``"N"`` and ``"H//2"``;
             ``"?"`` where none was found.
         dtype: Name of the element type, e.g. ``"float32"``.
+        named: The same for a picture of an import, with names for the sizes that its proof varied; None without such.
     """
 
     shape: tuple[int | str, ...]
     dtype: str
+    named: tuple[int | str, ...] | None = None
 
     def __str__(self) -> str:
         comma = "," if len(self.shape) == 1 else ""
@@ -73,8 +79,8 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
     return shapes.tensors
 
 
-def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None) -> Shapes:
-    """Return all shapes that can be inferred, and the diagnostics.
+def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None, *, named: bool = False) -> Shapes:
+    """Return all shapes that can be inferred, for a picture with the names of an import's free sizes, and the diagnostics.
 
     Raises:
         ArgumentError: If `graph` is no graph.
@@ -84,18 +90,23 @@ def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None) -
     root = Scope("", snapshots, "")
     with trials():
         root.update(snapshots, {}, symbols_of(snapshots[""]), snapshots[""].nodes)
+        free = FreeScope()
+        if named:
+            free.update(snapshots)
     tensors: dict[str, TensorSpec] = {}
     items: dict[str, int] = {}
     resolved: dict[str, Mapping[str, Value]] = {}
     diagnostics: list[Diagnostic] = []
     for scope, name, outcome in walk(root):
-        tensors.update(tensor_specs(scope, name, outcome))
+        tensors.update(tensor_specs(scope, name, outcome, free.scopes.get(scope.prefix)))
         for port, value in outcome.outputs.items():
             if (count := value.items) is not None:
                 items[f"{scope.prefix}{name}.{port}"] = count
         if outcome.resolved:
             resolved[f"{scope.prefix}{name}"] = outcome.resolved
         diagnostics += scope.diagnostics(name)
+    if named:
+        tensors = {port: TensorSpec(spec.named or spec.shape, spec.dtype) for port, spec in tensors.items()}
     return Shapes(tensors, items, resolved, diagnostics)
 
 
@@ -109,12 +120,15 @@ def walk(scope: Scope) -> Iterator[tuple[Scope, str, Outcome]]:
             yield from walk(scope.children[name])
 
 
-def tensor_specs(scope: Scope, name: str, outcome: Outcome) -> Iterator[tuple[str, TensorSpec]]:
-    """Yield the tensors that a node returns, by path."""
+def tensor_specs(
+    scope: Scope, name: str, outcome: Outcome, free: Scope | None = None
+) -> Iterator[tuple[str, TensorSpec]]:
+    """Yield the tensors that a node returns, by path; named as in a scope with free sizes."""
     for port, value in outcome.outputs.items():
         shape, dtype = value.shape, value.dtype
         if shape is not None and dtype is not None:
-            yield f"{scope.prefix}{name}.{port}", TensorSpec(shape, dtype)
+            named = None if free is None else _named(free, Ref(name, port), value)
+            yield f"{scope.prefix}{name}.{port}", TensorSpec(shape, dtype, named)
 
 
 def symbols_of(snapshot: GraphSnapshot) -> Symbols:
@@ -128,6 +142,73 @@ def symbols_of(snapshot: GraphSnapshot) -> Symbols:
                     found[size] = probe_values(axis, len(shape), len(found))
     # Two trials determine one unknown; several need a third, which tells them apart.
     return found if len(found) > 1 else {name: values[:2] for name, values in found.items()}
+
+
+@final
+class FreeScope:
+    """A document with names for free sizes, kept up to date.
+
+    Attributes:
+        scopes: Its scopes by prefix; none if every size is that of the example, or has a name anyway.
+    """
+
+    def __init__(self) -> None:
+        self.scopes: dict[str, Scope] = {}
+        self._symbols: Symbols = {}
+
+    def update(self, snapshots: Mapping[str, GraphSnapshot]) -> None:
+        """Follow the document; to be called within `trials`."""
+        known, symbols = _with_free_sizes(snapshots)
+        root = self.scopes.get("")
+        if root is None or symbols != self._symbols:
+            root, dirty = Scope("", known, ""), {*known[""].nodes}
+        else:
+            dirty = root.redraw(known[""]) | {name for name, node in known[""].nodes.items() if node.definition}
+        self._symbols = symbols
+        if symbols:
+            self.scopes[""] = root  # which goes on where it was given up
+            root.update(known, {}, symbols, dirty)
+        self.scopes = {scope.prefix: scope for scope in root.whole()} if symbols else {}
+
+
+def _with_free_sizes(snapshots: Mapping[str, GraphSnapshot]) -> tuple[Mapping[str, GraphSnapshot], Symbols]:
+    """Return an import with names for the sizes that its proof varied, and trial values of these; none where it did not.
+
+    The first trial is the example; each of the others has another size in place of one of its own, as in the proof.
+    """
+    nodes = dict(snapshots[""].nodes)
+    free: dict[str, tuple[int, int]] = {}
+    for name in snapshots[""].inputs:
+        node, shape = nodes[name], nodes[name].properties.get("shape")
+        if not isinstance(shape, tuple) or any(isinstance(size, str) for size in shape):
+            return snapshots, {}
+        for size, other in zip(shape, named_shape(node), strict=True):
+            if isinstance(size, int) and isinstance(other, str) and node.origin is not None:
+                free[other] = size, dict(filter(None, node.origin.sizes))[other]
+        nodes[name] = msgspec.structs.replace(node, properties={**node.properties, "shape": named_shape(node)})
+    values = {name: (own, *(new if each == name else own for each in free)) for name, (own, new) in free.items()}
+    return {**snapshots, "": msgspec.structs.replace(snapshots[""], nodes=nodes)}, values
+
+
+def _named(free: Scope, ref: Ref, value: Abstract) -> tuple[int | str, ...] | None:
+    """Return a shape with the names of free sizes; ``~16`` is a size that follows from these in an unknown way."""
+    other = free.value(ref)
+    shape, seen = other.shape if other is not None else None, value.at(0)
+    if other is None or shape is None or other.at(0) != seen or not isinstance(seen, Meta):
+        return None
+    named = tuple(f"~{own}" if size == "?" else size for own, size in zip(seen.shape, shape, strict=True))
+    return None if named == seen.shape else tuple(map(_as_in_papers, named))
+
+
+def _as_in_papers(size: int | str) -> int | str:
+    """Return a size that is shorter where it is rounded: ``⌈H/32⌉`` for ``(H + 31)//32``."""
+    found = re.fullmatch(r"\(?(\w+)(?: \+ (\d+))?\)?//(\d+)", str(size))
+    if found is None:
+        return size
+    name, added, divisor = found[1], int(found[2] or 0), int(found[3])
+    if added == divisor - 1:
+        return f"⌈{name}/{divisor}⌉"
+    return f"⌊({name} + {added})/{divisor}⌋" if added else f"⌊{name}/{divisor}⌋"
 
 
 def probe_values(axis: int, rank: int, index: int) -> tuple[int, int, int]:

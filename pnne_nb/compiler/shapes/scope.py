@@ -167,6 +167,10 @@ class Scope:
                 for follower in self.snapshot.followers.get(name, ()):
                     heapq.heappush(pending, self._rank[follower])
 
+    def whole(self) -> list[Scope]:
+        """Return this scope and all inside it."""
+        return [self, *(inner for child in self.children.values() for inner in child.whole())]
+
     def outcome_if(self, name: str, port: str, source: Ref, snapshots: Mapping[str, GraphSnapshot]) -> Outcome:
         """Return the outcome of a node if `source` were connected to a port; nothing is stored."""
         node = self.snapshot.nodes[name]

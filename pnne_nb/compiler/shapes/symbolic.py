@@ -24,6 +24,9 @@ _DIVISORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 48, 
 
 _LARGEST_FACTOR = 64
 
+_MANY = 16
+"""Items of a tuple of which no sizes are looked for where it has more."""
+
 Seen: TypeAlias = object
 """What one trial gave at a port: a `Meta`, a constant, or a tuple or list of these."""
 
@@ -174,8 +177,8 @@ class Abstract:
 
     Attributes:
         trials: What each trial gave.
-        sizes: For a tensor, its symbolic sizes, None where no expression was found; for a whole number, the
-            one symbolic size; else empty.
+        sizes: For a tensor or a tuple of tensors and whole numbers, its symbolic sizes, None where no expression was
+            found; for a whole number, the one symbolic size; else empty.
     """
 
     __slots__ = ("_hash", "sizes", "trials")
@@ -233,10 +236,10 @@ def explain(trials: tuple[Seen, ...], inputs: Mapping[str, Abstract], rerun: Rer
         inputs: What the node was given.
         rerun: For rounding that the trials leave open.
     """
-    first = trials[0]
-    if isinstance(first, Meta):
-        rank = len(first.shape)
-        shapes = [seen.shape for seen in trials if isinstance(seen, Meta) and len(seen.shape) == rank]
+    first = _numbers(trials[0])
+    if first is not None:
+        rank = len(first)
+        shapes = [shape for shape in map(_numbers, trials) if shape is not None and len(shape) == rank]
         if len(shapes) < len(trials):
             return Abstract(trials, (None,) * rank)
         axes = enumerate(zip(*shapes, strict=True))
@@ -256,26 +259,36 @@ def _explain_axis(
     others: list[tuple[SymbolicSize, Trials]] = []
     for value in inputs.values():
         for place, (size, trials) in enumerate(_sizes(value)):
+            if size is None:
+                continue
             known = trials if len(trials) == len(seen) else trials * len(seen)  # a weight has one trial
             (same if place == axis and len(value.sizes) == rank else others).append((size, known))
     varying = [pair for pair in (*same, *others) if len(set(pair[1])) > 1]
 
     def refine(trials: Trials, step: int) -> int | None:
         again = rerun(trials, step)
-        if isinstance(again, Meta):
-            return again.shape[axis] if len(again.shape) > axis else None
+        if (sizes := _numbers(again)) is not None:
+            return sizes[axis] if len(sizes) > axis else None
         return again if isinstance(again, int) else None
 
     return fit(seen, varying, same, refine)
 
 
-def _sizes(value: Abstract) -> Iterator[tuple[SymbolicSize, Trials]]:
-    """Yield the known sizes of a tensor, the number itself, or the numbers in a tuple of them."""
-    first = value.trials[0]
-    if isinstance(first, Meta):
-        shapes = [seen.shape for seen in value.trials if isinstance(seen, Meta)]
-        for axis, size in enumerate(value.sizes):
-            yield size or number(0), tuple([shape[axis] for shape in shapes])
+def _numbers(seen: Seen) -> tuple[int, ...] | None:
+    """Return the sizes of a tensor, or the numbers in a tuple, one after the other where it holds tensors."""
+    if isinstance(seen, Meta):
+        return seen.shape
+    if type(seen) is not tuple or not 0 < len(seen) <= _MANY:
+        return None
+    found = [(each,) if type(each) is int else _numbers(each) for each in seen]
+    return tuple([size for sizes in found for size in sizes or ()]) if None not in found else None
+
+
+def _sizes(value: Abstract) -> Iterator[tuple[SymbolicSize | None, Trials]]:
+    """Yield the sizes of a tensor, the number itself, or the numbers in a tuple of them; None for an unknown one."""
+    if _numbers(value.trials[0]) is not None:
+        shapes = [shape for shape in map(_numbers, value.trials) if shape is not None]
+        yield from ((size, tuple([shape[axis] for shape in shapes])) for axis, size in enumerate(value.sizes))
     elif value.sizes and value.sizes[0] is not None:
         yield value.sizes[0], tuple(seen for seen in value.trials if isinstance(seen, int))
 
@@ -309,10 +322,12 @@ def fit(
 def _affine(
     seen: Trials, size: SymbolicSize, trials: Trials, refine: Callable[[Trials, int], int | None]
 ) -> SymbolicSize | None:
-    if len(set(trials)) < len(trials):
+    known = dict(zip(trials, seen, strict=True))
+    if len(known) < 2 or any(known[trial] != size for trial, size in zip(trials, seen, strict=True)):
         return None
+    first, last = min(known), max(known)
     for divisor in _DIVISORS:
-        slope = (seen[-1] - seen[0]) / (trials[-1] - trials[0]) * divisor
+        slope = (known[last] - known[first]) / (last - first) * divisor
         for factor in sorted({math.floor(slope), math.ceil(slope)}, key=lambda f: abs(f - slope)):
             if factor <= 0 or factor > _LARGEST_FACTOR or math.gcd(factor, divisor) > 1:
                 continue

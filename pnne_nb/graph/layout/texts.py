@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pnne_nb.graph.model.content import GraphIndex
-from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.model.node import Node, named_shape
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType, is_number
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.structural import PROMOTED, TRAINABLE
@@ -41,7 +41,7 @@ _NARROW = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE = frozenset("mwMW@%")
 _ELLIPSIS = 0.7
 _NUMBER = re.compile(r"_?\d+$")
-_SIZE = re.compile(r"[\w.]+")
+_SIZE = re.compile(r"[~\w.]+|[⌈⌊].*[⌉⌋]")
 
 
 def parts(
@@ -185,7 +185,7 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
     if prop.name == "kernel_size" and not isinstance(value, Required):
         return [_window(prop, value)]
     if prop.name == "shape" and isinstance(value, tuple):
-        return ["×".join(size if isinstance(size, str) else _number(size) for size in value) or "scalar"]
+        return ["×".join(size if isinstance(size, str) else _number(size) for size in named_shape(node)) or "scalar"]
     # A required argument of a call may come from an edge: it is not missing yet.
     if prop.required and (given or prop.role != "call"):
         return [_told(prop.name, value)]

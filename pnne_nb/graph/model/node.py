@@ -189,6 +189,15 @@ def is_uncalled(node: Node) -> bool:
     return node.origin is not None and not node.origin.called
 
 
+def named_shape(node: Node) -> tuple[object, ...]:
+    """Return the shape of an Input, with names in place of the numbers that its import was proved without."""
+    shape, free = node.properties.get("shape"), node.origin.sizes if node.origin is not None else ()
+    shape = shape if isinstance(shape, tuple) else ()
+    if len(free) != len(shape):
+        return shape
+    return tuple(other[0] if other and isinstance(size, int) else size for size, other in zip(shape, free, strict=True))
+
+
 def whole_of(nodes: Mapping[str, Node]) -> str:
     """Return the name of the node of the outermost graph that is the model itself, or an empty string.
 

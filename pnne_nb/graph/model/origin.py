@@ -17,6 +17,11 @@ Proof: TypeAlias = Literal["equal", "edited", "opaque"]
 """Whether the node equals the original, equalled it before a change, or keeps the original's code."""
 
 
+FreeSizes: TypeAlias = tuple[tuple[str, int] | None, ...]
+"""For each axis of an Input the name of its size, and another value of it with which the import was proved too; None for an
+axis that only the example's size was proved of."""
+
+
 class _StructMapping(type(msgspec.Struct), ABCMeta):  # type: ignore[misc]  # msgspec's stubs do not name its metaclass
     """The metaclass of a struct that is also a mapping."""
 
@@ -48,6 +53,7 @@ class Origin(
             values, ``"sha256:…"``, which a file beside the graph file has.
         called: Whether the original calls it.
         whole: Whether it is the whole module that was imported.
+        sizes: Of an Input, the sizes that the proof varied; empty if it varied none.
     """
 
     proof: Proof
@@ -64,6 +70,7 @@ class Origin(
     initial: str | None = msgspec.field(default=None, name="values")  # `values` is a mapping's method
     called: bool = True
     whole: bool = False
+    sizes: FreeSizes = ()
 
     def __getitem__(self, key: str) -> Any:
         return self._fields()[key]

@@ -19,7 +19,7 @@ from pnne_nb.graph.layout.cards import Resolved
 from pnne_nb.graph.render.scene import FULL_DETAIL, Shapes
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
-from pnne_nb.protocol.messages import Consequence, Derived
+from pnne_nb.protocol.messages import Consequence, Derived, TensorShape
 
 _log: Final = logging.getLogger(__name__)
 
@@ -109,7 +109,9 @@ class LiveAnalysis:
         if refreshed:
             self.refresh()
         derived = self.whole
-        shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
+        shapes = {
+            port: TensorShape(each.named or each.shape, each.dtype) for port, each in derived.shapes.items() if each
+        }
         return shapes, {node: values for node, values in derived.resolved.items() if values is not None}
 
     def picture(self) -> str:

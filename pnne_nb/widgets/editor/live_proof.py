@@ -82,11 +82,13 @@ class LiveProof:
         self._drawn = None
         if drawn.error is not None:
             self.graph.withdraw_proofs(f"comparing it with the original failed: {drawn.error}".rstrip("."))
-        elif drawn.graph.to_json() != self._start and drawn.graph is not self.graph:
-            if self.graph.begin_as(drawn.graph):
-                self._keep_weights(drawn.graph)
-            else:
-                self._mark(drawn.graph)
+        elif drawn.graph.to_json() == self._start or drawn.graph is self.graph:
+            self.graph.note_sizes(drawn.sizes)
+        elif self.graph.begin_as(drawn.graph):
+            self._keep_weights(drawn.graph)
+            self.graph.note_sizes(drawn.sizes)
+        else:
+            self._mark(drawn.graph)
         self._ended()
 
     def _keep_weights(self, proved: NodeGraph) -> None:

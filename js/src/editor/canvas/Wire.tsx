@@ -52,6 +52,7 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
           onClick={part && isHere(editor.view.get().path) ? choose : undefined}
           {...labelAt(place, across)}
         >
+          {props.data.example && <title>{props.data.example}</title>}
           {props.data.label}
         </text>
       )}

@@ -8,7 +8,7 @@ import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry"
 import { giverOf, partAt } from "../scene/inlining";
 import type { Point } from "../scene/placement";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
-import { edgeLabel } from "../scene/shapes";
+import { edgeLabel, exampleLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
 import { distanceTo, endsAt, MOST_ROUTED, routesOf } from "../scene/wires";
 import type { Region } from "./region";
@@ -26,6 +26,8 @@ interface WireData extends Record<string, unknown> {
   /** Its id in the document. */
   own: string;
   label: string;
+  /** What the names in the label stand for in the example. */
+  example: string;
   /** The node that the label says, which has no card: `getitem` of `x[:, 0]`. */
   part: string;
   /** Whether a shorter edge of the same port says the shape already. */
@@ -102,7 +104,8 @@ export class FlowMaker {
     const ends = all ? null : endsOfEdges(scene, edges);
     const routes = new Map(edges.map((edge) => [edge, all?.get(edge) ?? (ends && endsAt(scene, edge, ends)) ?? []]));
     const shortest = shortestOf(routes);
-    for (const [edge, route] of routes) {
+    // What runs around cards is drawn first, so that no line strikes through the size at its start.
+    for (const [edge, route] of [...routes].sort(([, a], [, b]) => b.length - a.length)) {
       const own = edgeId(edge);
       const id = layer + own;
       const again = shortest.get(edge.source) !== edge;
@@ -127,6 +130,7 @@ export class FlowMaker {
           ends: [shownCard, target],
           own,
           label,
+          example: exampleLabel(shapes.get(scene.prefix + edge.source)),
           part: partAt(scene.inlined, edge.source) ? nodeOf(edge.source) : "",
           again,
           route: placed,
@@ -173,6 +177,7 @@ export class FlowMaker {
           ends: [],
           own: "",
           label: "",
+          example: "",
           part: "",
           again: true,
           route: [],

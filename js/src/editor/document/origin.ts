@@ -38,3 +38,10 @@ export function provenanceOf(node: NodeState): Provenance | null {
       return null;
   }
 }
+
+/** The shape of an Input, with names in place of the numbers that its import was proved without. */
+export function namedShape({ origin }: NodeState, shape: unknown): unknown {
+  const free = origin?.sizes ?? [];
+  if (!Array.isArray(shape) || free.length !== shape.length) return shape;
+  return shape.map((size, axis) => (typeof size === "number" ? (free[axis]?.[0] ?? size) : size));
+}

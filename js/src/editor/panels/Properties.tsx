@@ -10,7 +10,7 @@ import { Several } from "../fields/Several";
 import { Sizes } from "../fields/Sizes";
 import { Train } from "../fields/Train";
 import type { ShownScene } from "../scene/scene";
-import { shapeLabel } from "../scene/shapes";
+import { exampleLabel, shapeLabel } from "../scene/shapes";
 import { PROMOTED } from "../scene/summary";
 import { exactText } from "../values/amounts";
 import { textOf } from "../values/text";
@@ -85,20 +85,21 @@ function Contents({ scene }: { scene: ShownScene }) {
   const editor = useEditor();
   const { shapes, costs } = useSession((state) => state.derived);
   const nodes = [...scene.graph.nodes.values()];
-  const line = (what: string, name: string, text: string) => (
+  const line = (what: string, name: string, text: string, example = "") => (
     <div key={name}>
       <dt title={what}>
         <button type="button" onClick={() => editor.goTo(name)} title={`${what}: show it`}>
           {name}
         </button>
       </dt>
-      <dd>{text}</dd>
+      <dd title={example || undefined}>{text}</dd>
     </div>
   );
   const ends = nodes.flatMap(({ name, type }) => {
     const port = type === "Input" ? `${name}.output` : scene.graph.edges.get(`${name}.input`)?.source;
     const isEnd = type === "Input" || type === "Output";
-    return isEnd ? [line(type, name, port ? shapeLabel(shapes.get(scene.prefix + port)) : "")] : [];
+    const shape = shapes.get(scene.prefix + port);
+    return isEnd ? [line(type, name, shapeLabel(shape), exampleLabel(shape))] : [];
   });
   const parameters = ({ name }: NodeState) => costs.get(scene.prefix + name)?.parameters ?? 0;
   const heavy = nodes.filter((node) => parameters(node) > 0).sort((a, b) => parameters(b) - parameters(a));

@@ -45,6 +45,8 @@ function layerPicture(scene: ShownScene, { derived: { shapes }, pictures }: Know
   const boxes = boxesOf(scene, STILL);
   const frames = [...scene.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
   const parts: string[] = frames.map((frame) => framePicture(frame, color));
+  const labels: string[] = [];
+  const look = `${MONOSPACE} stroke="${color("canvas")}" stroke-width="4" paint-order="stroke"`;
   // What is open is a frame: edges run on it.
   for (const box of boxes) if (isOpen(box.card)) parts.push(cardPicture(box, color));
   for (const [edge, points] of routesOf(scene, boxes)) {
@@ -56,8 +58,9 @@ function layerPicture(scene: ShownScene, { derived: { shapes }, pictures }: Know
     const { at, side } = labelPlace(points);
     const breadth = label.length * SMALL_SIZE * 0.6;
     const x = at[0] + (scene.across ? -breadth / 2 : side < 0 ? -7 - breadth : 7);
-    if (label) parts.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), MONOSPACE));
+    if (label) labels.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), look));
   }
+  parts.push(...labels);
   for (const box of boxes) if (!isOpen(box.card)) parts.push(cardPicture(box, color));
   for (const { card, left, top, width, height } of boxes) {
     const address = pictures[card.picture ?? ""];

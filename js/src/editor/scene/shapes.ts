@@ -15,11 +15,16 @@ export function edgeLabel(
 /** A shape as `N×6×24×24`; a dtype is named only when it is not the usual one. */
 export function shapeLabel(tensor: TensorShape | undefined): string {
   if (!tensor) return "";
-  const sizes = tensor.shape.length === 0 ? "scalar" : tensor.shape.map(size).join("×");
+  const sizes = (tensor.named ?? tensor.shape).map(size).join("×") || "scalar";
   return tensor.dtype === "float32" ? sizes : `${sizes} ${tensor.dtype}`;
+}
+
+/** What the names in it stand for in the example: `2×6×24×24 in the example`; empty if it has none. */
+export function exampleLabel(tensor: TensorShape | undefined): string {
+  return tensor?.named ? `${shapeLabel({ ...tensor, named: null })} in the example` : "";
 }
 
 function size(value: number | string): string {
   const text = String(value);
-  return /^[\w.]+$/.test(text) ? text : `(${text})`;
+  return /^([~\w.]+|[⌈⌊].*[⌉⌋])$/.test(text) ? text : `(${text})`;
 }

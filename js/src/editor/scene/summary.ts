@@ -2,6 +2,7 @@ import type { NodeState, NodeTypeState, PropertyState, PropertyType } from "../.
 import { definitionOf } from "../document/definitions";
 import type { GraphDocument } from "../document/document";
 import { TRAINABLE } from "../document/freezing";
+import { namedShape } from "../document/origin";
 import { numberOf } from "../values/calculate";
 import { items, tagged } from "../values/check";
 import { innerText, textOf } from "../values/text";
@@ -131,7 +132,8 @@ export function partsOf(
   const isOwn = (property: PropertyState) => property.role === "node";
   for (const property of [...properties.filter(isOwn), ...properties.filter((other) => !isOwn(other))]) {
     if (sizes.includes(property) || written.has(property.name)) continue;
-    const text = textFor(property, valueFor(property), given, resolved);
+    const value = property.name === "shape" ? namedShape(node, valueFor(property)) : valueFor(property);
+    const text = textFor(property, value, given, resolved);
     if (text !== null) parts.push([{ property, text }]);
   }
   return [...told, ...parts.slice(0, MAX_PARTS)];

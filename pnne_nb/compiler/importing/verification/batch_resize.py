@@ -5,9 +5,9 @@ Nothing else finds sizes that Python has used unseen, such as a size that select
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -23,6 +23,7 @@ from pnne_nb.compiler.shapes.autocast import unlogged
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
 from pnne_nb.errors import ExecutionError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.origin import FreeSizes
 from pnne_nb.process.random_state import private_random_state
 
 MAX_SIZES = 4
@@ -122,9 +123,13 @@ def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
     return size if told and not any(difference(one[1:], other[1:]) for one, other in pairs) else None
 
 
+Varied: TypeAlias = dict[frozenset[tuple[int, int]], int]
+"""The axes of which a proof varied the size, together: the number of the tensor and the axis; and a size that it tried."""
+
+
 def unlike(
-    graph: NodeGraph, copies: tuple[Copies, Copies], whole: Any, digests: Digests | None, *, by_mode: bool
-) -> Generator[None, None, tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]]:
+    graph: NodeGraph, copies: tuple[Copies, Copies], whole: Any, digests: Digests | None, varied: Varied, *, by_mode: bool
+) -> Generator[None, None, tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]]:  # fmt: skip
     """Return, piece by piece, inputs of other sizes, and whether an import silently differs from the module for them.
 
     If it differs for none, they are the smallest that fit in each mode that is tried. Each change is tried on inputs that
@@ -135,6 +140,7 @@ def unlike(
         copies: Copies of the module, and of the model that the import compiles to.
         whole: Arguments by position and by name.
         digests: Digests of operands, where large products need not be computed.
+        varied: Learns the axes at which both do the same with another size.
         by_mode: Whether the module's code depends on the training mode: it may use a size in training alone.
     """
     one, other = (each.next() for each in copies)
@@ -156,6 +162,9 @@ def unlike(
             if False in answers:
                 return given, True
             if answers[0]:
+                if all(answers):
+                    places = frozenset(change.places(whole))
+                    varied[places] = max(change.new, varied.get(places, 0))
                 smallest = given if all(answers) and _size(given) < _size(smallest) else smallest
                 break
     return smallest, False
@@ -163,6 +172,27 @@ def unlike(
 
 def _size(inputs: Any) -> int:
     return sum(tensor.numel() for tensor in tensors_in(inputs))
+
+
+def free_sizes(varied: Varied, tensors: Sequence[torch.Tensor]) -> list[FreeSizes]:
+    """Return the free sizes of each tensor of the inputs; axes that were varied together have one name."""
+    shapes = [tensor.shape for tensor in tensors]
+    named: dict[tuple[int, int], tuple[str, int]] = {}
+    for places, new in sorted(varied.items(), key=lambda each: len(each[0])):  # the first dimension alone before all
+        own = sorted(places - named.keys())
+        if own:
+            taken = {name for name, _ in named.values()}
+            fresh = (f"{letter}{n}" for n in ("", *range(2, len(varied) + 2)) for letter in _letters(own[0], shapes))
+            named |= dict.fromkeys(own, (next(name for name in fresh if name not in taken), new))
+    return [tuple(named.get((n, axis)) for axis in range(len(shape))) for n, shape in enumerate(shapes)]
+
+
+def _letters(place: tuple[int, int], shapes: Sequence[torch.Size]) -> str:
+    """Return the letters that papers use for the size at an axis, the usual one first."""
+    (tensor, axis), rank = place, len(shapes[place[0]])
+    if axis == 0:
+        return "N" if rank > 1 or tensor == 0 else "S"
+    return "HWS" if rank > 3 and axis >= rank - 2 else "DS" if rank > 4 and axis == 2 else "TLS" if rank < 4 else "S"
 
 
 def tried(

@@ -20,7 +20,7 @@ from pnne_nb.compiler.analysis.gradient_checksums import parameter_bytes
 from pnne_nb.compiler.analysis.own_noise import OwnNoise, deterministic
 from pnne_nb.compiler.analysis.verify import key_prefix, whole_prefix
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
-from pnne_nb.compiler.importing.verification.batch_resize import tried, unlike
+from pnne_nb.compiler.importing.verification.batch_resize import Varied, tried, unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault, innermost
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.compiler.pipeline.compile import compile_for_proof
@@ -52,8 +52,8 @@ def ended(pieces: Generator[object, None, _T]) -> _T:
 
 
 def proof(
-    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: Tell, noise: OwnNoise, *,
-    by_mode: bool, typed: bool,
+    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: Tell, noise: OwnNoise, varied: Varied,
+    *, by_mode: bool, typed: bool,
 ) -> Generator[None, None, ImportFault | None]:  # fmt: skip
     """Compare an import with its module, piece by piece, and return the innermost part that differs, or None.
 
@@ -67,10 +67,11 @@ def proof(
         kwargs: Those by name.
         tell: Called with what is compared.
         noise: Learns what the module has of its own, which makes no difference.
+        varied: Learns the axes at which both do the same with another size.
         by_mode: Whether the module's code depends on the training mode.
         typed: Whether it depends on element types.
     """
-    pieces = _compared(graph, net, args, kwargs, tell, noise, by_mode=by_mode, typed=typed)
+    pieces = _compared(graph, net, args, kwargs, tell, noise, varied, by_mode=by_mode, typed=typed)
     try:
         while True:
             with deterministic(net, args, kwargs):
@@ -86,8 +87,8 @@ def proof(
 
 
 def _compared(
-    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: Tell, noise: OwnNoise, *,
-    by_mode: bool, typed: bool,
+    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: Tell, noise: OwnNoise, varied: Varied,
+    *, by_mode: bool, typed: bool,
 ) -> Generator[None, None, ImportFault | None]:  # fmt: skip
     tell("comparing what it compiles to", done=0.5)
     used = parameter_bytes(net)
@@ -115,7 +116,7 @@ def _compared(
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
-    inputs, differs = yield from unlike(graph, copies, (args, kwargs), digests, by_mode=by_mode)
+    inputs, differs = yield from unlike(graph, copies, (args, kwargs), digests, varied, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
     if differs:
         fault = (yield from find_fault(graph, net, model, *inputs, copies, noise=noise)) or unknown

@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import pnne_nb as pn
+from pnne_nb.compiler import Analysis
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, resized, with_size
+from pnne_nb.compiler.shapes.infer import TensorSpec, infer
+from pnne_nb.graph.layout.texts import shape_label
 
 FLAT, OFFSETS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 0]), torch.tensor([0, 3, 4])
 
@@ -45,6 +48,60 @@ def test_a_size_is_another_one_wherever_it_occurs() -> None:
     assert made.tolist() == [[0, 1, 2, 2], [3, 4, 5, 5], [6, 7, 8, 8], [6, 7, 8, 8]]
     assert kept == {"text": "3"}
     assert with_size(x, 3, 2).tolist() == [[0, 1], [3, 4]]
+
+
+class Attending(nn.Module):
+    """Attention over ids, with a table of positions, heads of as many features as there are steps, and a split."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions, self.qkv = nn.Embedding(20, 12), nn.Embedding(8, 12), nn.Linear(12, 36)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        length = ids.shape[1]
+        x = self.tokens(ids) + self.positions(torch.arange(length))
+        q, k, v = (each.unflatten(-1, (2, 6)).transpose(1, 2) for each in self.qkv(x).split(12, dim=-1))
+        scores = (q @ k.mT).masked_fill(torch.ones(length, length).triu(1).bool(), -1e9).softmax(-1)
+        return (scores @ v).transpose(1, 2).flatten(2)
+
+
+SIZES = [
+    (Attending(), torch.randint(20, (2, 6)), [("N", 3), ("T", 3)], {"N×T", "N×T×12", "N×T×36", "N×2×T×T", "N×2×T×6"}),
+    (nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 2)), torch.rand(4, 1, 8, 8), [("N", 5), *[None] * 3],
+     {"N×1×8×8", "N×4×6×6", "N×144", "N×2"}),
+    (nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.MaxPool2d(2), nn.Conv2d(4, 4, 2, 2)), torch.rand(2, 1, 16, 16),
+     [("N", 3), None, ("H", 8), ("H", 8)], {"N×4×⌈H/2⌉×⌈H/2⌉", "N×4×⌊(H + 1)/4⌋×⌊(H + 1)/4⌋"}),
+    (nn.Linear(4, 2), torch.rand(3, 3, 4), [("N", 4), ("T", 4), None], {"N×T×4", "N×T×2"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("net", "x", "free", "labels"), SIZES)
+def test_sizes_that_the_proof_varied_have_names_in_a_picture(
+    net: nn.Module, x: Tensor, free: list[Any], labels: set[str]
+) -> None:
+    graph = pn.from_module(net, x)
+    (entry,) = (node for node in graph.nodes.values() if node.type == "Input")
+    assert entry.origin is not None
+    assert entry.origin.sizes == tuple(free)
+    assert entry.properties["shape"] == tuple(x.shape)  # what is compiled is for the example, as before
+    named = infer(graph, named=True).tensors.values()
+    assert labels <= {shape_label(spec.shape, "float32") for spec in named}
+    assert all(spec.named is None for spec in pn.infer_shapes(graph).values())
+    again = pn.NodeGraph.from_json(graph.to_json())
+    assert min(labels, key=len) in again._repr_mimebundle_()["image/svg+xml"]
+
+
+def test_no_size_is_named_that_an_edit_has_fixed() -> None:
+    graph = pn.from_module(nn.Sequential(nn.Linear(4, 6), nn.ReLU()), torch.rand(2, 8, 4))
+    with Analysis(graph) as analysis:
+        assert analysis.shapes["1.output"].named == ("N", "T", 6)
+        graph.add("Linear", name="over", in_features=8, out_features=3)
+        graph.add("transpose", name="turned", dim0=1, dim1=2)
+        graph.connect("1", "turned")
+        graph.connect("turned", "over")
+        assert analysis.shapes["over.output"] == TensorSpec((2, 6, 3), "float32")
+        graph.set(graph.find(type="Input")[0], shape=("B", 8, 4))
+        assert analysis.shapes["1.output"] == TensorSpec(("B", 8, 6), "float32")
 
 
 class Neighbours(nn.Module):
