@@ -96,7 +96,7 @@ def from_module(
     tell, varied = _Steps(net), Varied()
     with _guarded(net, tell, timeout):
         graph = ended(_stages(net, args, given, tell, varied, partial=partial))
-    graph.note_sizes(_sizes(net, args, given, varied))
+    graph.note_sizes(_sizes(graph, net, args, given, varied))
     keep_given(graph, net, _whose(net))
     return graph
 
@@ -163,7 +163,7 @@ class UnprovedImport:
     def sizes(self) -> dict[str, FreeSizes]:
         """The free sizes that the proof has found, by the name of the Input."""
         args, given = self._given
-        return _sizes(self._net, args, given, self._varied)
+        return _sizes(self.graph, self._net, args, given, self._varied)
 
     def go_on(self, *, until_proved: bool = False) -> bool:
         """Do one piece of the proof, or all that are left, and return whether it has ended.
@@ -192,12 +192,15 @@ class UnprovedImport:
         return self.is_proved
 
 
-def _sizes(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], varied: Varied) -> dict[str, FreeSizes]:
-    """Return the free sizes of each Input, by name."""
+def _sizes(
+    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], varied: Varied
+) -> dict[str, FreeSizes]:
+    """Return the free sizes of each Input of an import, which stand in the order of the arguments, by name."""
     tensors = tensors_in((args, kwargs))
     found = {id(tensor): sizes for tensor, sizes in zip(tensors, free_sizes(varied, tensors), strict=True)}
-    called = named_arguments(net, args, kwargs)
-    return {name: found[id(value)] for name, value in called if any(found.get(id(value), ()))}
+    entries = [name for name, node in graph.nodes.items() if node.type == "Input"]
+    called = zip(entries, named_arguments(net, args, kwargs), strict=False)
+    return {name: found[id(value)] for name, (_, value) in called if any(found.get(id(value), ()))}
 
 
 def _whose(net: nn.Module) -> str:

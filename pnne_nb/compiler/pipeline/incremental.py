@@ -229,8 +229,7 @@ class Analysis:
             return
         path = f"{scope.prefix}{name}"
         outcome = scope.outcomes.get(name)
-        free = self._free.scopes.get(scope.prefix)
-        specs = dict(tensor_specs(scope, name, outcome, free)) if outcome is not None else {}
+        specs = dict(tensor_specs(scope, name, outcome, self._free)) if outcome is not None else {}
         for port in self._ports.pop(path, ()):
             if port not in specs:
                 facts.shapes.set(port, None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import final
 
 import msgspec
@@ -98,7 +99,7 @@ def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None, *
     resolved: dict[str, Mapping[str, Value]] = {}
     diagnostics: list[Diagnostic] = []
     for scope, name, outcome in walk(root):
-        tensors.update(tensor_specs(scope, name, outcome, free.scopes.get(scope.prefix)))
+        tensors.update(tensor_specs(scope, name, outcome, free))
         for port, value in outcome.outputs.items():
             if (count := value.items) is not None:
                 items[f"{scope.prefix}{name}.{port}"] = count
@@ -121,13 +122,13 @@ def walk(scope: Scope) -> Iterator[tuple[Scope, str, Outcome]]:
 
 
 def tensor_specs(
-    scope: Scope, name: str, outcome: Outcome, free: Scope | None = None
+    scope: Scope, name: str, outcome: Outcome, free: FreeScope | None = None
 ) -> Iterator[tuple[str, TensorSpec]]:
     """Yield the tensors that a node returns, by path; named as in a scope with free sizes."""
     for port, value in outcome.outputs.items():
         shape, dtype = value.shape, value.dtype
         if shape is not None and dtype is not None:
-            named = None if free is None else _named(free, Ref(name, port), value)
+            named = None if free is None else free.named(scope.prefix, Ref(name, port), value)
             yield f"{scope.prefix}{name}.{port}", TensorSpec(shape, dtype, named)
 
 
@@ -142,6 +143,10 @@ def symbols_of(snapshot: GraphSnapshot) -> Symbols:
                     found[size] = probe_values(axis, len(shape), len(found))
     # Two trials determine one unknown; several need a third, which tells them apart.
     return found if len(found) > 1 else {name: values[:2] for name, values in found.items()}
+
+
+SHORT = 8
+"""Letters of the longest expression in the shape of an import; the exact numbers of the example are shorter."""
 
 
 @final
@@ -170,6 +175,19 @@ class FreeScope:
             root.update(known, {}, symbols, dirty)
         self.scopes = {scope.prefix: scope for scope in root.whole()} if symbols else {}
 
+    def named(self, prefix: str, ref: Ref, value: Abstract) -> tuple[int | str, ...] | None:
+        """Return the shape of a value at a port with names; None if it has none, or is not the value of the example."""
+        other = self.scopes[prefix].value(ref) if prefix in self.scopes else None
+        shape = other.shape if other is not None else None
+        if other is None or shape is None or other.at(0) != value.at(0):
+            return None
+        seen = [each.shape for n in range(1 + len(self._symbols)) if isinstance(each := other.at(n), Meta)]
+        named = (
+            size if isinstance(size, int) else _in_papers(size, sizes, self._symbols)
+            for size, sizes in zip(shape, zip(*seen, strict=True), strict=True)
+        )
+        return tuple(named) if any(isinstance(size, str) for size in shape) else None
+
 
 def _with_free_sizes(snapshots: Mapping[str, GraphSnapshot]) -> tuple[Mapping[str, GraphSnapshot], Symbols]:
     """Return an import with names for the sizes that its proof varied, and trial values of these; none where it did not.
@@ -190,25 +208,25 @@ def _with_free_sizes(snapshots: Mapping[str, GraphSnapshot]) -> tuple[Mapping[st
     return {**snapshots, "": msgspec.structs.replace(snapshots[""], nodes=nodes)}, values
 
 
-def _named(free: Scope, ref: Ref, value: Abstract) -> tuple[int | str, ...] | None:
-    """Return a shape with the names of free sizes; ``~16`` is a size that follows from these in an unknown way."""
-    other = free.value(ref)
-    shape, seen = other.shape if other is not None else None, value.at(0)
-    if other is None or shape is None or other.at(0) != seen or not isinstance(seen, Meta):
-        return None
-    named = tuple(f"~{own}" if size == "?" else size for own, size in zip(seen.shape, shape, strict=True))
-    return None if named == seen.shape else tuple(map(_as_in_papers, named))
+def _in_papers(text: str, seen: Sequence[int], symbols: Symbols) -> str:
+    """Return a size as papers write it: ``H/8`` where each size of the proof gives that; ``~7`` if it has no short form.
 
-
-def _as_in_papers(size: int | str) -> int | str:
-    """Return a size that is shorter where it is rounded: ``⌈H/32⌉`` for ``(H + 31)//32``."""
-    found = re.fullmatch(r"\(?(\w+)(?: \+ (\d+))?\)?//(\d+)", str(size))
-    if found is None:
-        return size
-    name, added, divisor = found[1], int(found[2] or 0), int(found[3])
-    if added == divisor - 1:
-        return f"⌈{name}/{divisor}⌉"
-    return f"⌊({name} + {added})/{divisor}⌋" if added else f"⌊{name}/{divisor}⌋"
+    Args:
+        text: The exact expression, ``(H + 7)//8``, or ``"?"``.
+        seen: The size in each trial.
+        symbols: The trial values; each trial after the first has another value of one of them.
+    """
+    ways = [(name, values[0], values[n]) for n, (name, values) in enumerate(symbols.items(), 1) if seen[n] != seen[0]]
+    if text != "?" and len(ways) == 1:
+        [(name, own, new)] = ways
+        ratio = Fraction(seen[0], own)
+        if ratio * new in seen:
+            whole = name if ratio.numerator == 1 else f"{ratio.numerator}*{name}"
+            return whole if ratio.denominator == 1 else f"{whole}/{ratio.denominator}"
+    if found := re.fullmatch(r"\(?(\w+)(?: \+ (\d+))?\)?//(\d+)", text):
+        rounded = {0: "⌊⌋", int(found[3]) - 1: "⌈⌉"}.get(int(found[2] or 0))
+        text = f"{rounded[0]}{found[1]}/{found[3]}{rounded[1]}" if rounded else text
+    return text if text != "?" and len(text) <= SHORT else f"~{seen[0]}"
 
 
 def probe_values(axis: int, rank: int, index: int) -> tuple[int, int, int]:

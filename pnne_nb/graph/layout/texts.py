@@ -41,7 +41,7 @@ _NARROW = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE = frozenset("mwMW@%")
 _ELLIPSIS = 0.7
 _NUMBER = re.compile(r"_?\d+$")
-_SIZE = re.compile(r"[~\w.]+|[⌈⌊].*[⌉⌋]")
+_SIZE = re.compile(r"[~\w.]+|[⌈⌊].*[⌉⌋]|(\d+\*)?\w+/\d+")
 
 
 def parts(

@@ -199,9 +199,14 @@ function CardName({ card }: { card: Card }) {
             </span>
           ))
         : card.title}
-      {!lines && card.block && <small>{card.block[1]}</small>}
+      {!lines && card.block && hasRoom(card, card.block[1]) && <small>{card.block[1]}</small>}
     </span>
   );
+}
+
+/** Whether a text fits beside the name, in small letters: else the name would be cut for it. */
+function hasRoom({ title, closed }: Card, text: string): boolean {
+  return 48 + 7.5 * title.length + 6.5 * text.length <= closed.width;
 }
 
 /** How much of cards is told at the present zoom. */

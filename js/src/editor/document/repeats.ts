@@ -29,35 +29,30 @@ export function runsOf({ graphs }: GraphDocument, graph: Graph, resolved: (name:
     previous.set(taker, previous.has(taker) ? "" : name);
   }
   const form = formsOf(graphs);
-  const texts = new Map<string, string>();
-  const textOf = (name: string) => {
-    const known = texts.get(name);
-    if (known !== undefined) return known;
-    const text = `${form(graph.nodes.get(name) as NodeState)} ${JSON.stringify(resolved(name))}`;
-    texts.set(name, text);
-    return text;
-  };
   const feedsAlike = (row: Row, at: number, length: number, isFirst: boolean) => {
-    const [mine = UNWIRED, theirs = UNWIRED] = [into.get(row[at] ?? ""), into.get(row[at + length] ?? "")];
-    const [giver, other] = [row[at - 1], row[at + length - 1]];
-    return (
-      mine.size === theirs.size &&
-      [...theirs].every(([port, { source }]) => {
-        const own = mine.get(port)?.source ?? "";
-        const [from, output] = splitPort(source);
-        return from === other ? own !== "" && (isFirst || own === `${giver}.${output}`) : own === source;
-      })
-    );
+    const mine = into.get(row[at] ?? "") ?? UNWIRED;
+    const theirs = into.get(row[at + length] ?? "") ?? UNWIRED;
+    if (mine.size !== theirs.size) return false;
+    for (const [port, { source }] of theirs) {
+      const own = mine.get(port)?.source ?? "";
+      const [from, output] = splitPort(source);
+      if (from !== row[at + length - 1]) {
+        if (own !== source) return false;
+      } else if (own === "" || (!isFirst && own !== `${row[at - 1]}.${output}`)) return false;
+    }
+    return true;
   };
   const runs: Run[] = [];
   for (const start of graph.nodes.keys()) {
     if (previous.get(start)) continue;
     const row = [start];
     for (let name = next.get(start); name && previous.get(name); name = next.get(name)) row.push(name);
-    const types = row.map((name) => graph.nodes.get(name)?.type ?? name);
+    const nodes = row.map((name) => graph.nodes.get(name) as NodeState);
+    const types = nodes.map(({ type }) => type);
     const repeats = (at: number, length: number, isFirst: boolean) =>
       types[at] === types[at + length] &&
-      textOf(row[at] ?? "") === textOf(row[at + length] ?? "") &&
+      form(nodes[at] as NodeState) === form(nodes[at + length] as NodeState) &&
+      textOf(resolved(row[at] ?? "")) === textOf(resolved(row[at + length] ?? "")) &&
       feedsAlike(row, at, length, isFirst);
     // Where the types of each length begin to repeat: a pattern begins there too, though its first layer may differ.
     const since: number[] = [];
@@ -124,3 +119,11 @@ function formsOf(graphs: GraphDocument["graphs"]): (node: NodeState) => string {
 
 /** The texts of nodes that show no definition: of a large graph, an edit changes one of them. */
 const plainForms = new WeakMap<NodeState, string>();
+const texts = new WeakMap<object, string>();
+
+function textOf(value: unknown): string {
+  if (typeof value !== "object" || value === null) return "";
+  const text = texts.get(value) ?? JSON.stringify(value);
+  texts.set(value, text);
+  return text;
+}

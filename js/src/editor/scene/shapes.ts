@@ -26,5 +26,5 @@ export function exampleLabel(tensor: TensorShape | undefined): string {
 
 function size(value: number | string): string {
   const text = String(value);
-  return /^([~\w.]+|[⌈⌊].*[⌉⌋])$/.test(text) ? text : `(${text})`;
+  return /^([~\w.]+|[⌈⌊].*[⌉⌋]|(\d+\*)?\w+\/\d+)$/.test(text) ? text : `(${text})`;
 }

@@ -55,11 +55,16 @@ class Attending(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tokens, self.positions, self.qkv = nn.Embedding(20, 12), nn.Embedding(8, 12), nn.Linear(12, 36)
+        self.ids, self.tokens, self.positions, self.qkv = (
+            nn.Identity(),
+            nn.Embedding(20, 12),
+            nn.Embedding(8, 12),
+            nn.Linear(12, 36),
+        )
 
     def forward(self, ids: Tensor) -> Tensor:
         length = ids.shape[1]
-        x = self.tokens(ids) + self.positions(torch.arange(length))
+        x = self.tokens(self.ids(ids))  # whose name the argument has too + self.positions(torch.arange(length))
         q, k, v = (each.unflatten(-1, (2, 6)).transpose(1, 2) for each in self.qkv(x).split(12, dim=-1))
         scores = (q @ k.mT).masked_fill(torch.ones(length, length).triu(1).bool(), -1e9).softmax(-1)
         return (scores @ v).transpose(1, 2).flatten(2)
@@ -69,8 +74,9 @@ SIZES = [
     (Attending(), torch.randint(20, (2, 6)), [("N", 3), ("T", 3)], {"N×T", "N×T×12", "N×T×36", "N×2×T×T", "N×2×T×6"}),
     (nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 2)), torch.rand(4, 1, 8, 8), [("N", 5), *[None] * 3],
      {"N×1×8×8", "N×4×6×6", "N×144", "N×2"}),
-    (nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.MaxPool2d(2), nn.Conv2d(4, 4, 2, 2)), torch.rand(2, 1, 16, 16),
-     [("N", 3), None, ("H", 8), ("H", 8)], {"N×4×⌈H/2⌉×⌈H/2⌉", "N×4×⌊(H + 1)/4⌋×⌊(H + 1)/4⌋"}),
+    (nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1), nn.Upsample(scale_factor=3)),
+     torch.rand(2, 1, 28, 28), [("N", 3), None, ("H", 14), ("H", 14)],
+     {"N×4×H/2×H/2", "N×4×⌈H/4⌉×⌈H/4⌉", "N×4×~21×~21"}),
     (nn.Linear(4, 2), torch.rand(3, 3, 4), [("N", 4), ("T", 4), None], {"N×T×4", "N×T×2"}),
 ]  # fmt: skip
 
