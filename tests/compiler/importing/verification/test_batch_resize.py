@@ -62,7 +62,7 @@ class Attending(nn.Module):
             nn.Linear(12, 36),
         )
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Any:
         length = ids.shape[1]
         x = self.tokens(self.ids(ids))  # whose name the argument has too + self.positions(torch.arange(length))
         q, k, v = (each.unflatten(-1, (2, 6)).transpose(1, 2) for each in self.qkv(x).split(12, dim=-1))
