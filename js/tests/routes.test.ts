@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import given from "../../tests/cases/routes.json";
 import type { Point } from "../src/editor/scene/placement";
-import { parted, routed } from "../src/editor/scene/routes";
+import { labelPlace, parted, routed } from "../src/editor/scene/routes";
 
 interface Case {
   about: string;
@@ -42,4 +42,17 @@ describe("edges run around nodes as in Python", () => {
     const across = routes.map(([port, ...points]) => [port, points.map(turn)] as const);
     expect(parted(across, turned(boxes), true)).toEqual(wanted.map((points) => points.map(turn)));
   });
+});
+
+test("a label that would run behind a card stands on the other side of its edge, or at its start", () => {
+  const points: Point[] = [
+    [0, 0],
+    [0, 200],
+  ];
+  const right = { left: 20, top: 80, width: 100, height: 40 };
+  const left = { ...right, left: -120 };
+  expect(labelPlace(points, "N×T×64", [])).toEqual({ at: [0, 100], side: 1 });
+  expect(labelPlace(points, "N×T×64", [right])).toEqual({ at: [0, 100], side: -1 });
+  expect(labelPlace(points, "N×T×64", [right, left])).toEqual({ at: [0, 10], side: 1 });
+  expect(labelPlace(points, "N×T×64", [{ ...right, top: 0, height: 200 }, left])).toEqual({ at: [0, 10], side: -1 });
 });

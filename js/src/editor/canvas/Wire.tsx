@@ -3,13 +3,13 @@ import { type MouseEvent, memo, type PointerEvent, useCallback, useMemo, useStat
 import { useEditor, useSession, useView } from "../commands/context";
 import { ownName } from "../commands/opened";
 import type { Point } from "../scene/placement";
-import { labelPlace, pathThrough } from "../scene/routes";
+import { LABEL_GAP, labelPlace, pathThrough } from "../scene/routes";
 import { pointsOf, WIRE_REACH, type WireEdge, wireAt } from "./flow";
 import { useFlow } from "./Live";
 
 /** Where a text stands beside the middle of an edge. */
-const LEFT = { dx: -7, dy: 3.5, textAnchor: "end" } as const;
-const RIGHT = { dx: 7, dy: 3.5, textAnchor: "start" } as const;
+const LEFT = { dx: -LABEL_GAP, dy: 3.5, textAnchor: "end" } as const;
+const RIGHT = { dx: LABEL_GAP, dy: 3.5, textAnchor: "start" } as const;
 const ABOVE = { dx: 0, dy: -6, textAnchor: "middle" } as const;
 const BELOW = { dx: 0, dy: 14, style: { textAnchor: "middle" } } as const;
 
@@ -28,7 +28,7 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   );
   const around = moving ? [] : (props.data?.route.slice(1, -1) ?? []);
   const points: Point[] = [[props.sourceX, props.sourceY], ...around, [props.targetX, props.targetY]];
-  const place = labelPlace(points);
+  const place = (moving ? null : props.data?.place) ?? labelPlace(points);
   const [x, y] = place.at;
   const across = props.sourcePosition === Position.Right;
   const isDropTarget = useView((view) => view.dropEdge === own && isHere(view.path));
@@ -140,13 +140,13 @@ export const WireSheet = memo(function WireSheet({ edges }: { edges: readonly Wi
 
 const SheetWire = memo(function SheetWire({ edge: { id, data } }: { edge: WireEdge }) {
   if (!data) return null;
-  const { address, label, again, across } = data;
+  const { address, label, again, across, place } = data;
   const points = pointsOf(data);
   return (
     <>
       <path className="react-flow__edge-path" data-edge={address} d={pathThrough(points, across)} />
       {label && !again && (
-        <text className="pnne-wire-label" data-id={id} {...labelAt(labelPlace(points), across)}>
+        <text className="pnne-wire-label" data-id={id} {...labelAt(place, across)}>
           {label}
         </text>
       )}

@@ -7,6 +7,7 @@ import { type Card, isOpen } from "../scene/card";
 import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry";
 import { giverOf, partAt } from "../scene/inlining";
 import type { Point } from "../scene/placement";
+import { type LabelPlace, labelPlace } from "../scene/routes";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { edgeLabel, exampleLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
@@ -28,6 +29,8 @@ interface WireData extends Record<string, unknown> {
   label: string;
   /** What the names in the label stand for in the example. */
   example: string;
+  /** Where it stands while no end of the edge is on the move. */
+  place: LabelPlace;
   /** The node that the label says, which has no card: `getitem` of `x[:, 0]`. */
   part: string;
   /** Whether a shorter edge of the same port says the shape already. */
@@ -100,6 +103,7 @@ export class FlowMaker {
     shapes: ReadonlyMap<string, TensorShape>,
   ): WireEdge[] {
     const made = new Map<string, WireEdge>();
+    const boxes = scene.cards.size > MOST_ROUTED ? [] : boxesOf(scene, STILL).filter(({ card }) => !isOpen(card));
     const all = scene.cards.size > MOST_ROUTED ? null : routesOf(scene, boxesOf(scene, STILL));
     const ends = all ? null : endsOfEdges(scene, edges);
     const routes = new Map(edges.map((edge) => [edge, all?.get(edge) ?? (ends && endsAt(scene, edge, ends)) ?? []]));
@@ -113,6 +117,7 @@ export class FlowMaker {
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
       const shownCard = cardFor(scene, source);
+      const across = scene.cards.get(shownCard)?.geometry.across ?? false;
       const placed = route.map(([x, y]): Point => [x + at[0], y + at[1]]);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
       const [target, targetHandle] = splitPort(edge.target);
@@ -130,11 +135,12 @@ export class FlowMaker {
           ends: [shownCard, target],
           own,
           label,
+          place: moved(labelPlace(pointsOf({ route, across }), label, again || across ? [] : boxes), at),
           example: exampleLabel(shapes.get(scene.prefix + edge.source)),
           part: partAt(scene.inlined, edge.source) ? nodeOf(edge.source) : "",
           again,
           route: placed,
-          across: scene.cards.get(shownCard)?.geometry.across ?? false,
+          across,
           // What is measured is the first output of a layer.
           flow:
             scene.cards.get(shownCard)?.ports.outputs[0]?.name === sourceHandle
@@ -178,6 +184,7 @@ export class FlowMaker {
           own: "",
           label: "",
           example: "",
+          place: labelPlace([]),
           part: "",
           again: true,
           route: [],
@@ -189,13 +196,17 @@ export class FlowMaker {
   }
 }
 
+function moved({ at: [x, y], side }: LabelPlace, [dx, dy]: Point): LabelPlace {
+  return { at: [x + dx, y + dy], side };
+}
+
 /** What was made before, if it is equal to what is made now: React Flow then leaves it. */
 function unless<T>(earlier: T | undefined, made: T): T {
   return earlier && JSON.stringify(earlier) === JSON.stringify(made) ? earlier : made;
 }
 
 /** The points of an edge as React Flow has them: it begins and ends at the outer sides of ports. */
-export function pointsOf({ route, across }: WireData): Point[] {
+export function pointsOf({ route, across }: Pick<WireData, "route" | "across">): Point[] {
   const [dx, dy] = across ? [HANDLE_SIZE / 2, 0] : [0, HANDLE_SIZE / 2];
   return route.map(([x, y], place): Point => {
     const side = place === 0 ? 1 : place === route.length - 1 ? -1 : 0;

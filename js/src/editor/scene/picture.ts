@@ -55,7 +55,7 @@ function layerPicture(scene: ShownScene, { derived: { shapes }, pictures }: Know
         `<title>${escaped(edgeId(edge))}</title></path>`,
     );
     const label = edgeLabel(scene, edge.source, shapes);
-    const { at, side } = labelPlace(points);
+    const { at, side } = labelPlace(points, label, scene.across ? [] : boxes.filter(({ card }) => !isOpen(card)));
     const breadth = label.length * SMALL_SIZE * 0.6;
     const x = at[0] + (scene.across ? -breadth / 2 : side < 0 ? -7 - breadth : 7);
     if (label) labels.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), look));

@@ -1,4 +1,4 @@
-import type { Box } from "./geometry";
+import { type Box, overlaps } from "./geometry";
 import type { Point } from "./placement";
 
 /** The four points of a curve that leaves the first and reaches the last of them vertically, or horizontally. */
@@ -16,6 +16,9 @@ const BESIDE = 8;
 /** Between edges of different ports, the most for which there is room; and the places tried, in these distances. */
 const APART = [8, 4, 2] as const;
 const ASIDE = [0, ...[1, 2, 3, 4, 5, 6, 7, 8].flatMap((step) => [step, -step])];
+/** Between an edge and its label, and how wide a letter of it is where letters are drawn larger, from further away. */
+export const LABEL_GAP = 7;
+const LABEL_LETTER = 8;
 /** How many lanes are tried, the nearest first: each looks at all nodes. */
 const LANES = 32;
 /** Points of an edge that is bent; one with more runs straight from point to point. */
@@ -186,12 +189,35 @@ export function pathThrough(points: readonly Point[], across = false): string {
     .join("")}`;
 }
 
-/** Where an edge's label stands, and on which side: beside the edge's middle, away from the nodes that it passes. */
-export function labelPlace(points: readonly Point[]): { readonly at: Point; readonly side: -1 | 1 } {
+export interface LabelPlace {
+  readonly at: Point;
+  readonly side: -1 | 1;
+}
+
+/**
+ * Where an edge's label stands, and on which side: beside the edge's middle, away from the nodes that it passes; on the
+ * other side, or at the edge's start, where its text would run behind one of the boxes.
+ */
+export function labelPlace(points: readonly Point[], text = "", boxes: readonly Box[] = []): LabelPlace {
+  const width = LABEL_LETTER * text.length;
   const start = points[0] ?? [0, 0];
-  if (points.length > DETOUR) return { at: [start[0], start[1] + TURN / 2], side: 1 };
+  const below: Point = [start[0], start[1] + TURN / 2];
   const [a, b] = points.length > 2 ? [points[1] ?? start, points[2] ?? start] : [start, points[1] ?? start];
-  return { at: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2], side: points.length > 2 && a[0] < start[0] ? -1 : 1 };
+  const isDetour = points.length > DETOUR;
+  const at: Point = isDetour ? below : [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+  const side = !isDetour && points.length > 2 && a[0] < start[0] ? -1 : 1;
+  const usual: LabelPlace = { at, side };
+  if (boxes.length === 0) return usual;
+  const isFree = ({ at: [x, y], side }: LabelPlace) => {
+    const box = { left: side > 0 ? x + LABEL_GAP : x - LABEL_GAP - width, top: y - 5, width, height: 10 };
+    return !boxes.some((other) => overlaps(box, other));
+  };
+  const others: LabelPlace[] = [
+    { at, side: side > 0 ? -1 : 1 },
+    { at: below, side: 1 },
+    { at: below, side: -1 },
+  ];
+  return [usual, ...others].find(isFree) ?? usual;
 }
 
 function turnedBox({ left, top, width, height }: Box): Box {

@@ -55,16 +55,12 @@ class Attending(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ids, self.tokens, self.positions, self.qkv = (
-            nn.Identity(),
-            nn.Embedding(20, 12),
-            nn.Embedding(8, 12),
-            nn.Linear(12, 36),
-        )
+        self.ids, self.qkv = nn.Identity(), nn.Linear(12, 36)
+        self.tokens, self.positions = nn.Embedding(20, 12), nn.Embedding(8, 12)
 
     def forward(self, ids: Tensor) -> Any:
         length = ids.shape[1]
-        x = self.tokens(self.ids(ids))  # whose name the argument has too + self.positions(torch.arange(length))
+        x = self.tokens(self.ids(ids)) + self.positions(torch.arange(length))  # the argument is called as a layer is
         q, k, v = (each.unflatten(-1, (2, 6)).transpose(1, 2) for each in self.qkv(x).split(12, dim=-1))
         scores = (q @ k.mT).masked_fill(torch.ones(length, length).triu(1).bool(), -1e9).softmax(-1)
         return (scores @ v).transpose(1, 2).flatten(2)
