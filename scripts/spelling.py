@@ -1,7 +1,8 @@
 """Look for words that no dictionary has: ``python scripts/spelling.py``. It prints each with the nearest word.
 
 The dictionary is pyspellchecker's, beside ``known_words.txt``: names, words of the field, and British forms, which the texts
-use. Read are the pages and notebooks of ``plain_language.py``, and every docstring and sentence of the package, without code.
+use. Read are the pages and notebooks of ``plain_language.py``, every docstring and sentence of the package, and what the front
+end shows: strings with a space between two words, and the text between tags. Code is left out.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _CODE: Final = re.compile(
 # Not a part of a name, a path or a call.
 _WORD: Final = re.compile(r"(?<![\w./@#$%&{}_\\])(?<!--)[A-Za-z][a-z']+(?![\w_(=]|\.\w|/\w)")
 _SENTENCE: Final = re.compile(r"\w \w.*[a-z)`][.?](?:\s|$)", re.DOTALL)
+_SAID: Final = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`|(?<![=-])>([^<>{}=;]*)<")
+"""Strings of TypeScript, and the text of an element."""
+_COMMENT: Final = re.compile(r"/\*.*?\*/|(?<![:\"])//[^\n]*", re.DOTALL)
+_FILLED: Final = re.compile(r"\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _AMERICAN: Final = re.compile(r"(?:iz|yz)(?:e[drs]?|ers|ing|ations?|able)$")
 
 _BRITISH: Final = (("([iy])z", r"\g<1>s"), ("or", "our"), ("ter", "tre"))
@@ -49,6 +54,10 @@ def findings() -> Iterator[str]:
     for path in sorted((ROOT / "pnne_nb").rglob("*.py")):
         for number, text in sentences(ast.parse(path.read_text(encoding="utf-8"))):
             yield from (f"{path.relative_to(ROOT)}:{number}: {said}" for said in faults(text))
+    for path in sorted((ROOT / "js" / "src").rglob("*.ts*")):
+        if path.name != "protocol.ts":  # made of Python
+            for number, text in labels(path.read_text(encoding="utf-8")):
+                yield from (f"{path.relative_to(ROOT)}:{number}: {said}" for said in faults(text))
 
 
 def faults(text: str) -> Iterator[str]:
@@ -83,6 +92,15 @@ def sentences(module: ast.Module) -> Iterator[tuple[int, str]]:
         text = "".join(part for part in said if isinstance(part, str))
         if _SENTENCE.search(text):
             yield getattr(node, "lineno", 1), text
+
+
+def labels(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of what TypeScript shows a person; what a template fills in is left out."""
+    plain = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), source)
+    for found in _SAID.finditer(plain):
+        text = _FILLED.sub("{}", next(filter(None, found.groups()), ""))
+        if re.search(r"[A-Za-z] [A-Za-z]", text) and not re.search(r"\bpnne-|[{};]\s*\n|^\s*<", text):
+            yield plain.count("\n", 0, found.start()) + 1, text
 
 
 if __name__ == "__main__":

@@ -132,14 +132,17 @@ def shown() -> str:
 
 
 def test_every_public_name_is_shown_in_use() -> None:
-    missing = [name for name in pn.__all__ if not re.search(rf"\bpn\.{name}\b", shown())]
-    assert not missing, "A page in docs/howto or a notebook is to show each of these once."
+    assert [name for name in pn.__all__ if not re.search(rf"\bpn\.{name}\b", shown())] == []
 
 
 def test_every_argument_of_the_engine_is_shown_in_use() -> None:
     given = [name for name in inspect.signature(pn.TrainingEngine).parameters if name not in {"model", "train_data"}]
     missing = [name for name in given if not re.search(rf"\b{name}=", shown())]
     assert not missing, "A page in docs/howto or a notebook is to give each of these arguments once."
+
+
+def test_every_code_of_a_message_and_each_kind_of_finding_stands_on_a_page_by_task() -> None:
+    assert [code for code in (*meanings(), *KINDS) if f"`{code}`" not in shown()] == []
 
 
 def test_every_extra_is_explained() -> None:
@@ -181,6 +184,9 @@ def test_texts_are_spelled_as_in_the_dictionary_in_its_british_forms() -> None:
         "'color': write 'colour', or take the word into known_words.txt",
         "'initialize': write 'initialise', or take the word into known_words.txt",
     ]
+    shown = 'const a = "Undo teh edit"; /* teh */ // teh\n<p title={`${n} wrnog of ${m}`}>Drag ndoe</p> <b />'
+    told = [word for _, text in spelling.labels(shown) for word in spelling.faults(text)]
+    assert [word.split(":")[0] for word in told] == ["'teh'", "'wrnog'", "'ndoe'"]
     module = ast.parse('def f():\n    """Return teh sum."""\n    raise ValueError(f"{f} is wrnog here. Write it.")')
     found = [(line, list(spelling.faults(text))) for line, text in spelling.sentences(module)]
     assert [(line, len(faults)) for line, faults in found] == [(2, 1), (3, 1)]

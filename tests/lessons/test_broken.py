@@ -64,10 +64,3 @@ def test_what_is_missing_is_said(answer: Any, words: str) -> None:
     verdict = exercise().check(answer)
     assert not verdict.right
     assert words in verdict.words
-
-
-def test_hints_come_one_by_one_and_name_no_cause() -> None:
-    asked = exercise()
-    tries = [asked.check(dict.fromkeys("ABCDEF", 8)).words for _ in range(5)]
-    assert [words.count("Hint: ") for words in tries] == [0, 1, 2, 3, 3]
-    assert not any(cause in tries[-1] for cause in CAUSES)

@@ -25,7 +25,7 @@ export default function editorWidget(): Widget {
     },
     render({ model, el }: Context) {
       const shared = session;
-      if (!shared) throw new Error("The editor's model was not initialized.");
+      if (!shared) throw new Error("The editor's model was not initialised.");
       const editor = new Editor(shared);
       const ends = new AbortController();
       const root = makeRoot(model, el, ends.signal);

@@ -24,7 +24,7 @@ export default function loader() {
       return () => void ready.then(({ end }) => end()).catch(() => {});
     },
     async render(context: Context): Promise<() => void> {
-      if (!loading) throw new Error("The editor's model was not initialized.");
+      if (!loading) throw new Error("The editor's model was not initialised.");
       return (await loading).widget.render(context);
     },
   };
