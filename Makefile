@@ -60,8 +60,9 @@ $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml $(CONSTRAINTS) hatch_build.py
 front-end: $(STAMPS)/dev
 	$(FRONT_END) build
 
+# A file as the argument would make its folder the root, and links from notebooks to docs/ would lead nowhere.
 lab: $(STAMPS)/lab
-	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/start.ipynb
+	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks/start.ipynb
 
 # After the virtual environment, for which apt-get may be needed too.
 chromium: $(STAMPS)/venv
