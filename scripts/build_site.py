@@ -67,7 +67,9 @@ def main() -> None:
 def lay_out() -> dict[str, str]:
     """Write the sources, and return the twin of each page by its path."""
     docs = SOURCE / "docs"
-    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("_static", "conf.py", "__pycache__"))
+    shutil.copytree(
+        ROOT / "docs", docs, ignore=shutil.ignore_patterns("_static", "conf.py", "__pycache__", ".ipynb_checkpoints")
+    )
     for name, text in reference_pages.pages().items():
         (docs / "reference" / name).write_text(text, encoding="utf-8")
     for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):

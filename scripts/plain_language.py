@@ -48,10 +48,11 @@ def faults(line: str) -> Iterator[str]:
 
 def pages() -> list[Path]:
     """Return the files that a person reads."""
-    notebooks = [path for path in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
+    notebooks = (ROOT / "notebooks").rglob("*.ipynb")
     meanings = (ROOT / "pnne_nb" / file for file in ("codes.toml", "diagnosis/kinds.toml"))
     texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *meanings]
-    return sorted(path for path in [*texts, *notebooks] if path.name != "nodes.md")
+    found = [path for path in [*texts, *notebooks] if ".ipynb_checkpoints" not in path.parts]
+    return sorted(path for path in found if path.name != "nodes.md")
 
 
 def prose(path: Path) -> str:

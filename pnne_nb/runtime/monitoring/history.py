@@ -198,12 +198,12 @@ class History(Mapping[str, NDArray[np.float64]]):
         raise self._unknown(name)
 
     def _unknown(self, name: object) -> UnknownSeriesError:
-        has = f"it has {', '.join(self)}" if len(self) else "nothing has been measured yet"
-        validated = (
-            isinstance(name, str) and name.startswith("val_") and not any(one.startswith("val_") for one in self)
-        )
-        meant = " Nothing was validated: give val_data=(X, y) to the engine." if validated else near(name, self)
-        return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{meant}")
+        said, meant = name if isinstance(name, str) else "", near(name, self)
+        if not self._epochs and said.startswith(("train_", "val_")):
+            meant = " An epoch has to end first: engine.wait()."
+        elif said.startswith("val_") and not any(one.startswith("val_") for one in self):
+            meant = " Nothing was validated: give val_data=(X, y) to the engine."
+        return UnknownSeriesError(f"The history has no {shown(name)}; it has {', '.join(self)}.{meant}")
 
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 

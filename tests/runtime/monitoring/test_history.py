@@ -53,6 +53,8 @@ def test_a_name_that_is_not_there() -> None:
         example()["los"]
     with pytest.raises(KeyError, match="The history has no 'nothing'"):
         example().steps("nothing")
+    with pytest.raises(KeyError, match=r"'train_accuracy'; .* An epoch has to end first: engine.wait\(\)"):
+        History()["train_accuracy"]
 
 
 def test_a_summary() -> None:
