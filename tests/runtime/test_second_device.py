@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -185,7 +185,26 @@ def data_that_do_not_fit_stay_where_they_are() -> None:
     assert source.lives_on is None
     assert "data live" not in repr(made)
     assert {part.device.type for part in next(source.batches(1))} == {"cpu"}
+    made_at: list[int] = []
+    cut = source._cut
+
+    def noted(epoch: int, start: int) -> Iterator[Any]:
+        for batch in cut(epoch, start):
+            made_at.append(len(waits))
+            yield batch
+
+    source._cut = noted  # type: ignore[method-assign]  # of this source alone
+    made.step(4)
+    # Each batch is made before the step before it waits for the device.
+    assert made_at[0] == made_at[1]
+    assert len(made_at) == 5
+    assert made_at[4] == len(waits) - 1
     assert made.start().wait(60)
+    alike = engine(device="cpu")
+    assert alike.start().wait(60)
+    torch.testing.assert_close(
+        torch.tensor(made.history["loss"]), torch.tensor(alike.history["loss"]), rtol=1e-3, atol=1e-4
+    )
 
 
 def a_device_that_is_full_meanwhile_gets_batches() -> None:

@@ -1,4 +1,4 @@
-"""`Batch`: splits inputs from target, and compares them with the Input nodes."""
+"""`Batch`: joins examples, splits inputs from target, and compares them with the Input nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, TypeAlias, final
 import msgspec
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pad_sequence
+from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
 from pnne_nb.errors import Diagnostic, TrainingError
@@ -241,3 +242,51 @@ def said(value: Any) -> str:
             return ", ".join(map(said, value)) or "of nothing"
         case _:
             return type(value).__name__
+
+
+@final
+class PaddedExample(dict[str, Any]):
+    """An example by name, whose sequences `[T, ...]` a batch fills up to the longest.
+
+    Attributes:
+        padding: For each sequence the number that fills it up, and the name that its mask `[N, T]` has in the batch, or None.
+    """
+
+    def __init__(self, parts: Mapping[str, Any], padding: Mapping[str, tuple[int, str | None]]) -> None:
+        super().__init__(parts)
+        self.padding = padding
+
+
+def has_sequences(data: Dataset[Any]) -> bool:
+    """Return whether the inputs of a dataset's batches are filled up to the longest."""
+    first = None if isinstance(data, IterableDataset) else data[0]
+    return isinstance(first, PaddedExample) and not first.padding.keys() <= {*TARGET_KEYS}
+
+
+def collated(examples: list[Any]) -> Any:
+    """Return one batch of examples, as torch makes it; sequences of a `PaddedExample` are filled up.
+
+    Raises:
+        TrainingError: They do not fit together; says which two do not.
+    """
+    if isinstance(examples[0], PaddedExample):
+        padding = examples[0].padding
+        batch = collated([{name: part for name, part in one.items() if name not in padding} for one in examples])
+        for name, (filler, mask) in padding.items():
+            parts = [one[name] for one in examples]
+            batch[name] = pad_sequence(parts, batch_first=True, padding_value=filler)
+            if mask is not None:
+                lengths = torch.tensor([len(part) for part in parts])
+                batch[mask] = (torch.arange(batch[name].shape[1]) < lengths[:, None]).long()
+        return batch
+    try:
+        return default_collate(examples)
+    except (RuntimeError, TypeError, KeyError) as error:
+        # In a worker, torch speaks of storage that cannot be resized.
+        first, *rest = (said(example) for example in examples)
+        other = next((one for one in rest if one != first), None)
+        why = str(error).split("\n", 1)[0] if other is None else f"one is {first}, another one {other}"
+        raise TrainingError(
+            f"The examples of the dataset do not fit into one batch: {why}. Make them alike, or give a DataLoader with a "
+            "collate_fn that does, by padding say."
+        ) from error

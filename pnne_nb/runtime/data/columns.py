@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
+from pnne_nb.runtime.data.batches import PaddedExample
 from pnne_nb.runtime.data.image_folder import MODES, WHITE
 from pnne_nb.runtime.data.open_data import DescribedDataset, from_numpy
-from pnne_nb.runtime.data.sources import PaddedExample
 from pnne_nb.runtime.data.tables import TableReader, listed, table_of
 
 Inputs: TypeAlias = Mapping[str, "str | tuple[str, str]"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections import deque
+from collections.abc import Callable, Iterator, Sized
+from itertools import islice
 from typing import Any, Protocol, final
 
 import msgspec
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -24,9 +25,8 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.batches import StandIn, said
+from pnne_nb.runtime.data.batches import StandIn, collated
 from pnne_nb.runtime.data.workers import WorkerStart, dismiss_workers, end_workers, explained
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
 
@@ -79,7 +79,7 @@ class TensorSource:
     """Batches cut from tensors in memory, without a loader's work per example.
 
     Where an accelerator has room for all of them, they are copied there once, for as long as batches are read, and batches
-    are cut there. Otherwise each batch is put where a GPU can fetch it while it computes.
+    are cut there. Otherwise each batch is put where a GPU can fetch it while it computes, and can be made before its turn.
 
     Args:
         tensors: With the examples along the first dimension.
@@ -124,7 +124,11 @@ class TensorSource:
         return room.device if room is not None and fits else None
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """Yield the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Return the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        batches = self._cut(epoch, start)
+        return batches if self._room is None or self.lives_on is not None else ReadAhead(batches)
+
+    def _cut(self, epoch: int, start: int) -> Iterator[Any]:
         step, tensors = self.batch_size, self._placed()
         is_pinned = self._room is not None and self._room.device.type == "cuda" and tensors is self.tensors
         if self._shuffle:
@@ -157,6 +161,22 @@ class TensorSource:
     def forget(self) -> None:
         """Give up the copies on an accelerator; there are no workers."""
         self._copies = None
+
+
+@final
+class ReadAhead(Iterator[Any]):
+    """Batches in their order, the next of which can be made while an accelerator computes."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self._made: deque[Any] = deque()
+
+    def __next__(self) -> Any:
+        return self._made.popleft() if self._made else next(self._batches)
+
+    def make(self, count: int) -> None:
+        """Make batches, if there are more, until `count` are ready."""
+        self._made.extend(islice(self._batches, max(0, count - len(self._made))))
 
 
 def _pinned(tensor: Tensor) -> Tensor:
@@ -339,54 +359,6 @@ def _first(loader: DataLoader[Any], count: int) -> Any:
 def _collate(loader: DataLoader[Any]) -> Callable[[list[Any]], Any]:
     given = loader.collate_fn
     return collated if given is default_collate else given
-
-
-@final
-class PaddedExample(dict[str, Any]):
-    """An example by name, whose sequences `[T, ...]` a batch fills up to the longest.
-
-    Attributes:
-        padding: For each sequence the number that fills it up, and the name that its mask `[N, T]` has in the batch, or None.
-    """
-
-    def __init__(self, parts: Mapping[str, Any], padding: Mapping[str, tuple[int, str | None]]) -> None:
-        super().__init__(parts)
-        self.padding = padding
-
-
-def has_sequences(data: Dataset[Any]) -> bool:
-    """Return whether the inputs of a dataset's batches are filled up to the longest."""
-    first = None if isinstance(data, IterableDataset) else data[0]
-    return isinstance(first, PaddedExample) and not first.padding.keys() <= {*TARGET_KEYS}
-
-
-def collated(examples: list[Any]) -> Any:
-    """Return one batch of examples, as torch makes it; sequences of a `PaddedExample` are filled up.
-
-    Raises:
-        TrainingError: They do not fit together; says which two do not.
-    """
-    if isinstance(examples[0], PaddedExample):
-        padding = examples[0].padding
-        batch = collated([{name: part for name, part in one.items() if name not in padding} for one in examples])
-        for name, (filler, mask) in padding.items():
-            parts = [one[name] for one in examples]
-            batch[name] = pad_sequence(parts, batch_first=True, padding_value=filler)
-            if mask is not None:
-                lengths = torch.tensor([len(part) for part in parts])
-                batch[mask] = (torch.arange(batch[name].shape[1]) < lengths[:, None]).long()
-        return batch
-    try:
-        return default_collate(examples)
-    except (RuntimeError, TypeError, KeyError) as error:
-        # In a worker, torch speaks of storage that cannot be resized.
-        first, *rest = (said(example) for example in examples)
-        other = next((one for one in rest if one != first), None)
-        why = str(error).split("\n", 1)[0] if other is None else f"one is {first}, another one {other}"
-        raise TrainingError(
-            f"The examples of the dataset do not fit into one batch: {why}. Make them alike, or give a DataLoader with a "
-            "collate_fn that does, by padding say."
-        ) from error
 
 
 def _order(count: int, seed: int, epoch: int, *, shuffle: bool) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, final
 from pnne_nb.compiler.analysis.device_rule import devices_of
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.runtime.checkpointing.files import first_use_failed
-from pnne_nb.runtime.data.sources import BatchSource, workers_of
+from pnne_nb.runtime.data.sources import BatchSource, ReadAhead, workers_of
 from pnne_nb.runtime.data.workers import DataCalls
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
@@ -216,6 +216,7 @@ class TrainingLoop:
 
     def _train_epoch(self) -> Iterator[Event]:
         batches, stages, stepper = self._open_epoch(), self.stages, self._stepper
+        stepper.meanwhile = (lambda: batches.make(self.recipe.accumulate)) if isinstance(batches, ReadAhead) else None
         self._modes.set(self.recipe.model, training=True)
         group: list[Any] = []
         while True:

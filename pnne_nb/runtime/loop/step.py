@@ -166,6 +166,7 @@ class Stepper:
         ring: Knows the last steps.
         last: The last step of the training, if that is known; the layers are looked at in it.
         disturbances: What cells do in the middle of a step.
+        meanwhile: What is done once an accelerator has all the work of the gradients, before the step waits for it.
     """
 
     def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, observers: Observers) -> None:
@@ -180,6 +181,7 @@ class Stepper:
         self.disturbances = Disturbances(modes)
         self._finite = FiniteCheck(active.recipe.device)
         self.last: int | None = None
+        self.meanwhile: Callable[[], None] | None = None
         self._targets = TargetSample()
         self._compared_before = False
         self._function = ""  # of autograd, which has made the last output
@@ -244,6 +246,10 @@ class Stepper:
                 stages.ended("observe")
             if looked is not None:
                 looked.gradients_ready()
+            if self.meanwhile is not None:
+                stages.ended("backward")
+                self.meanwhile()
+                stages.ended("data")
             wanted = number <= NORMS_AT_FIRST or number % NORM_EVERY == 0
             value, norm, scaling = self._check(raws, batches, losses, wanted=wanted)
             stages.ended("backward")

@@ -19,9 +19,8 @@ from pnne_nb.errors import Diagnostic, TrainingError, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.runtime.data.batches import as_batch, expect_shapes
+from pnne_nb.runtime.data.batches import as_batch, expect_shapes, has_sequences
 from pnne_nb.runtime.data.datasets import DatasetNode
-from pnne_nb.runtime.data.sources import has_sequences
 from pnne_nb.runtime.objective.metric_choices import MetricChoice, NamedMetric
 from pnne_nb.runtime.objective.objective import Objective, WeighedLoss
 from pnne_nb.runtime.optim.optimizers import OptimizerChoice

@@ -15,8 +15,8 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.runtime.data.batches import PaddedExample, collated
 from pnne_nb.runtime.data.datasets import Batched
-from pnne_nb.runtime.data.sources import PaddedExample, collated
 
 End: TypeAlias = tuple[str, str]
 """A node and one of its ports."""
