@@ -20,7 +20,7 @@ import hypothesis
 import pytest
 
 from pnne_nb.graph.block_library import blocks
-from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.registry import _whole, registry
 from pnne_nb.graph.schema.structural import STRUCTURAL
 from tests import leaks
 
@@ -233,7 +233,7 @@ def _registrations_undone() -> Iterator[None]:
         table.clear()
         table.extend(before) if isinstance(table, list) else table.update(before)
     if not listed and not registry._providers:  # the test has loaded the catalogue
-        types |= {spec.type: spec for spec in (*STRUCTURAL, *sys.modules["pnne_nb.catalog"].specs())}
+        types |= {spec.type: _whole(spec) for spec in (*STRUCTURAL, *sys.modules["pnne_nb.catalog"].specs())}
         listed = True
     if listed and registry._specs != types:
         registry._specs.clear()

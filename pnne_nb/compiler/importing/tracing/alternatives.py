@@ -51,11 +51,17 @@ def _answers(recording: Recording) -> list[tuple[str, Any]]:
 
 
 def _by_types(module: nn.Module, found: Sequence[Recording]) -> Recording:
-    """Join recordings at the first question that they answer otherwise, those on either side before."""
+    """Join recordings at the first question that they answer otherwise, those on either side before.
+
+    One that does not ask it, in these words, is left out: its element types are drawn or refused by what they answer.
+    """
     first = found[0]
-    if len(found) == 1:
+    differing = ((asked, said) for asked, said in first.decisions.items() if len(_told(asked, found)) > 1)
+    if len(found) == 1 or (question := next(differing, None)) is None:
         return first
-    asked, said = next((asked, said) for asked, said in first.decisions.items() if len(_told(asked, found)) > 1)
+    asked, said = question
+    if any(asked not in each.decisions for each in found):
+        return _by_types(module, [each for each in found if asked in each.decisions])
     answer = said.answer if type(said.answer) is not bool else True
     holds = [each for each in found if each.decisions[asked].answer is answer]
     rest = [each for each in found if each not in holds]

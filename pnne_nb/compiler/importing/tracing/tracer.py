@@ -213,6 +213,12 @@ def _either(call: ForwardCall, *, training: bool, answers: tuple[bool, ...]) -> 
     return one._replace(branches=one.branches or other.branches)
 
 
+def _are_equal(one: torch.Tensor, other: object) -> bool:
+    if not isinstance(other, torch.Tensor) or one.is_meta:
+        return False
+    return (one.dtype, one.device) == (other.dtype, other.device) and torch.equal(one, other)
+
+
 def _content(recording: Recording) -> tuple[Any, ...]:
     """Return what a recording does, without names: what was swept took some."""
     place = {node: ("node", index) for index, node in enumerate(recording.graph.nodes)}
@@ -256,6 +262,9 @@ class ForwardTracer(recording.TraceRecorder):
         self._objects = Objects(self, module)
         self.root = module  # where fx looks for constants
         self.tensor_attrs = plain_tensors(module)
+        self._earlier = [
+            (name, each) for each, name in self.tensor_attrs.items() if name.startswith("_tensor_constant")
+        ]
 
     def _seen(self, frames: ObservedCalls) -> ObservedCall | None:
         """Return the call in this mode, or else in the other one, and in these element types."""
@@ -431,6 +440,11 @@ class ForwardTracer(recording.TraceRecorder):
             # Some are also dictionaries, and would lose their class.
             given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}
             return self.create_node("call_function", type(a), (), given)
+        if type(a) is torch.Tensor and a not in self.tensor_attrs:
+            # What recordings ask about it is compared by its name. Two of one recording may change in place.
+            at = next((at for at, (_, each) in enumerate(self._earlier) if _are_equal(a, each)), None)
+            if at is not None:
+                self.tensor_attrs[a] = self._earlier.pop(at)[0]
         try:
             return super().create_arg(a)
         except UntranslatableError:

@@ -134,8 +134,21 @@ class Sized(Layered):
         return y * y.element_size() + (1 if y.dtype.itemsize == 2 else 0)
 
 
+class WithNumbers(Layered):
+    """Has numbers of its own in what it asks about; two of them are alike, and one of these changes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = torch.tensor([1.0, 2.0, 0.5, -1.0]), torch.tensor([1.0, 2.0, 0.5, -1.0])
+        one += 1
+        x = x * other.to(x.dtype)
+        h: Tensor = self.fc(x)
+        if h.dtype == torch.bfloat16:
+            h = h.float() * torch.tensor([4.0, 3.0, 2.0, 1.0])
+        return h + one.to(h.dtype)
+
+
 KINDS: tuple[type[Layered], ...] = (
-    Half, OneOfTwo, Norm, LikeItsWeight, Inverse, Upsampling, ByMode, Keyed, Lowest, InPlace, InAutocast, Sized,
+    Half, OneOfTwo, Norm, LikeItsWeight, Inverse, Upsampling, ByMode, Keyed, Lowest, InPlace, InAutocast, Sized, WithNumbers,
 )  # fmt: skip
 CALLS: dict[str, Callable[[nn.Module], Tensor]] = {
     "as it is": lambda net: net(X),
@@ -211,6 +224,28 @@ def test_whole_numbers_are_refused_where_the_code_asks_whether_they_are() -> Non
     model = pn.compile(pn.from_module(net, X), reuse=net)
     with pytest.raises(pn.ExecutionError, match=r"imported for .*x\.dtype\.is_floating_point.*otherwise import again"):
         model(torch.ones(4, 4, dtype=torch.uint8))
+
+
+def test_numbers_that_equal_nothing_leave_one_type() -> None:
+    class Nothing(Layered):
+        def forward(self, x: Tensor) -> Tensor:
+            h: Tensor = self.fc(x) + torch.tensor(float("nan")).nan_to_num(1.0)
+            return h + 1 if h.dtype == torch.float32 else h
+
+    class Unequal(Layered):
+        def forward(self, x: Tensor) -> Tensor:
+            h: Tensor = (self.fc(x) + torch.tensor(float("nan"))).nan_to_num(1.0)
+            return h + 1 if h.dtype == torch.float32 else h
+
+    for net in (Nothing(), Unequal()):
+        model = pn.compile(pn.from_module(net, X), reuse=net)
+        assert torch.equal(model(X), net(X))
+        try:
+            found = model.double()(X.double())
+        except pn.ExecutionError as error:
+            assert "otherwise import again" in str(error)
+        else:
+            assert torch.equal(found, net.double()(X.double()))
 
 
 def test_a_training_in_bfloat16_is_that_of_the_module() -> None:
