@@ -497,6 +497,7 @@ def answers_misuse(
     def answering(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
         known = [name for name in signature.parameters if name != "self"]
+        is_method = "self" in signature.parameters
         owner = usage.partition("(")[0]
         takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
 
@@ -514,6 +515,10 @@ def answers_misuse(
                     for answer, names in answers.items()
                 ]
                 raise ArgumentError(" ".join(said) or f"{owner}: {error}. Write {usage}.") from None
+            if is_method and args and not hasattr(args[0], function.__name__):
+                raise ArgumentError(
+                    f"{owner} was called on the class, with {shown(args[0])} as the object. Write {usage}."
+                )
             return function(*args, **kwargs)
 
         return checked

@@ -120,6 +120,8 @@ def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works()
         ("pn.datasets.MNIST()", r"arrays \(X, y\) of any other library"),
         ('pn.intervene(nn.ReLU(), "0", pn.zero())', r'Write pn.intervene\(net, {"fc": pn.zero\(\)}\)'),
         ("engine.step(n_steps=2)", "engine.step has no argument 'n_steps'. Did you mean 'n'"),
+        ("engine.resume('last.ckpt')", r'resume_from\("last.ckpt", net, data\) for a file'),
+        ("pn.TrainingEngine.resume('last.ckpt')", "was called on the class, with 'last.ckpt' as the object"),
         ("engine.start(max_steps=2)", r"Write engine.step\(100\)"),
     ],
 )

@@ -10,11 +10,11 @@ from typing import Final, Protocol, final, runtime_checkable
 from torch import nn
 
 from pnne_nb.diagnosis.evidence import Evidence, gather
-from pnne_nb.diagnosis.finding import Finding, Rule, as_rules, found_by, is_finding, place, ranked
+from pnne_nb.diagnosis.finding import KINDS, Finding, Rule, as_rules, found_by, is_finding, place, ranked
 from pnne_nb.diagnosis.layer_rules import NotFinite, UpdateRatio
 from pnne_nb.diagnosis.level_rules import EqualUnits, SmallWeights
 from pnne_nb.diagnosis.rules import RULES
-from pnne_nb.errors import ArgumentError, expect, shown, words
+from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.telemetry.frames import AnomalyFrame, BaselineFrame, EpochFrame, Frame, LookFrame, StepFrame
 
 _SMOOTHING = 0.05
@@ -356,7 +356,9 @@ class Findings(list[Finding]):
 
     def __init__(self, found: Iterable[Finding], rules: Iterable[Rule]) -> None:
         super().__init__(found)
-        self._looked_for = ", ".join(" ".join(words(type(rule).__name__)) for rule in rules)
+        kinds = {kind.replace("-", ""): kind for kind in KINDS}
+        names = (getattr(rule, "kind", type(rule).__name__) for rule in rules)
+        self._looked_for = ", ".join(kinds.get(name.lower(), name) for name in names)
 
     def __repr__(self) -> str:
         return super().__repr__() if self else f"Nothing found so far; looked for {self._looked_for}."

@@ -276,6 +276,9 @@ class TrainingEngine(EngineState):
         self._control.pause()
         self._control.wait_for_rest(wait=wait)
 
+    @answers_misuse(
+        'engine.resume() after a pause, and pn.TrainingEngine.resume_from("last.ckpt", net, data) for a file'
+    )
     def resume(self) -> None:
         """Go on after `pause` or `step`.
 

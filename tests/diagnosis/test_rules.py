@@ -652,7 +652,7 @@ def test_what_cannot_be_diagnosed_is_refused(wrong: Any) -> None:
 
 
 def test_an_empty_diagnosis_says_what_was_looked_for() -> None:
-    empty = diagnose(nn.Linear(2, 2), [], [VanishingGradients(), Divergence()])
+    empty = diagnose(nn.Linear(2, 2), [], [VanishingGradients(), DeadReLU()])
     assert empty == []
-    assert repr(empty) == "Nothing found so far; looked for vanishing gradients, divergence."
+    assert repr(empty) == "Nothing found so far; looked for vanishing-gradients, dead-relu."
     assert not repr(diagnose(nn.Linear(2, 2), [])).startswith("[")

@@ -253,7 +253,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         scheduler=scheduler,
         every_step=by_step,
         every_epoch=by_epoch,
-        due=f"(epoch % {count} == 0 or {last})" if count > 1 else "True" if count else last,
+        due=f" and (epoch % {count} == 0 or {last})" if count > 1 else "" if count else f" and {last}",
     )
     imports = TEXTS["imports"] + "".join(f"{line}\n" for line in extra)
     deterministic = "\n\ntorch.use_deterministic_algorithms(True)\n" if config.deterministic else ""
