@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,7 @@ def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works()
         ("pn.datasets.MNIST()", r"arrays \(X, y\) of any other library"),
         ('pn.intervene(nn.ReLU(), "0", pn.zero())', r'Write pn.intervene\(net, {"fc": pn.zero\(\)}\)'),
         ("engine.step(n_steps=2)", "engine.step has no argument 'n_steps'. Did you mean 'n'"),
+        ("pn.TrainingMonitor(nn.ReLU())", r"Write pn.TrainingMonitor\(\); its track\(loader, model, optimizer\)"),
         ("engine.resume('last.ckpt')", r'resume_from\("last.ckpt", net, data\) for a file'),
         ("pn.TrainingEngine.resume('last.ckpt')", "was called on the class, with 'last.ckpt' as the object"),
         ("engine.start(max_steps=2)", r"Write engine.step\(100\)"),
@@ -220,3 +222,13 @@ def test_nodes_are_replaced_inserted_and_removed_as_people_write_it() -> None:
         del graph.fc  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"Write graph.to_json\(\)"):
         hash(graph)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_widget_whose_arguments_were_refused_says_nothing_more(capsys: pytest.CaptureFixture[str]) -> None:
+    makers: list[Any] = [pn.TargetDashboard, pn.LearningRateFinder, pn.QuantizationEditor]
+    for make in makers:
+        with pytest.raises(TypeError, match="argument"):
+            make(no_such_argument=1)
+    gc.collect()
+    assert capsys.readouterr().err == ""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pnne_nb.debugging.first_look import FirstLook, faults_of_data
 from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
 from pnne_nb.diagnosis.rules import RULES
-from pnne_nb.errors import ArgumentError, InspectionError, expect, shown
+from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect, shown
 from pnne_nb.inspector.inspector import Inspector, cadence
 from pnne_nb.inspector.manual_loop import HandwrittenLoop
 from pnne_nb.runtime.data.open_data import require_count
@@ -69,6 +69,9 @@ class TrainingMonitor:
         TrainingError: `epochs` is no positive number.
     """
 
+    @answers_misuse(
+        "pn.TrainingMonitor(); its track(loader, model, optimizer) or step(loss, model, optimizer) gets the model"
+    )
     def __init__(
         self, *, budget: str | float = "2%", hz: float = 10.0, rules: Iterable[Rule] = RULES, epochs: int | None = None
     ) -> None:

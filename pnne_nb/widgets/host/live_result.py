@@ -70,6 +70,8 @@ class LiveResult(ipywidgets.VBox, Generic[Result]):
 
     def close(self) -> None:
         """End the work, and close all its widgets."""
+        if not hasattr(self, "_stopped"):
+            return  # its arguments were refused, and ipywidgets closes what is left of it
         self._stopped.set()  # the piece that has begun is finished behind it, which nobody waits for
         close_parts(self)
         super().close()

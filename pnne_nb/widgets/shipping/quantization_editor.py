@@ -173,6 +173,8 @@ class QuantizationEditor(ipywidgets.HBox, Kept):
 
     def close(self) -> None:
         """Stop measuring, and close all its widgets."""
+        if not hasattr(self, "_changed"):
+            return  # its arguments were refused, and ipywidgets closes what is left of it
         with self._changed:
             self._closed, self._at_work = True, False
             self._changed.notify_all()
