@@ -66,15 +66,13 @@ def ties(snapshots: Mapping[str, GraphSnapshot], diagnostics: list[Diagnostic]) 
         snapshots: Every definition by id.
         diagnostics: What cannot be tied any more is added to it.
     """
-    root = snapshots[""]
-    if root.is_drawn:
+    nodes = (node for snapshot in snapshots.values() for node in snapshot.nodes.values())
+    if not any(node.origin is not None and node.origin.ties for node in nodes):
         return
-    tied = {name: node.origin.ties for name, node in root.nodes.items() if node.origin is not None and _is_drawn(node)}
-    paths = module_paths(root) if tied else {}
     places: dict[str, dict[str, str]] = {}
-    for name, others in tied.items():
+    for name, place, others in _tied(snapshots, snapshots[""]):
         for below, other in others.items():
-            path = ".".join(part for part in (paths[name], below) if part)
+            path = ".".join(part for part in (place, below) if part)
             found = tuple(_holder(snapshots, each, places) for each in (path, other))
             if "Module" in found:
                 continue  # what a graph only holds keeps its own tensors
@@ -90,6 +88,19 @@ def ties(snapshots: Mapping[str, GraphSnapshot], diagnostics: list[Diagnostic]) 
                 )
                 continue
             yield path, other
+
+
+def _tied(
+    snapshots: Mapping[str, GraphSnapshot], snapshot: GraphSnapshot, node: str = "", place: str = ""
+) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Yield the path of each node with tied tensors, that of its module, and the ties."""
+    paths = module_paths(snapshot)
+    for name, each in snapshot.nodes.items():
+        path, at = (".".join(filter(None, parts)) for parts in ((node, name), (place, paths[name])))
+        if each.origin is not None and each.origin.ties and _is_drawn(each):
+            yield path, at, each.origin.ties
+        if each.definition is not None and each.definition in snapshots and each.shares is None:
+            yield from _tied(snapshots, snapshots[each.definition], path, at)
 
 
 def still(snapshot: GraphSnapshot) -> Iterator[str]:

@@ -18,6 +18,7 @@ import msgspec
 from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.provenance import disproved
+from pnne_nb.graph.edits.ties import retied
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Transaction, split_port
@@ -281,6 +282,9 @@ class TransactionLog:
         for mark in () if keeps_proofs else disproved(self.content, done, inverses):
             inverses.append(apply_op(self.content, mark))
             done.append(mark)
+        for tie in retied(self.content, done, inverses):
+            inverses.append(apply_op(self.content, tie))
+            done.append(tie)
         undo = tuple(op for inverse in reversed(inverses) for op in inverse)
         return Step(label, tuple(done), undo)
 
