@@ -49,10 +49,14 @@ test("a label that would run behind a card stands on the other side of its edge,
     [0, 0],
     [0, 200],
   ];
+  const ends = [-60, 200].map((top) => ({ left: -75, top, width: 150, height: 60 }));
   const right = { left: 20, top: 80, width: 100, height: 40 };
   const left = { ...right, left: -120 };
-  expect(labelPlace(points, "N×T×64", [])).toEqual({ at: [0, 100], side: 1 });
-  expect(labelPlace(points, "N×T×64", [right])).toEqual({ at: [0, 100], side: -1 });
-  expect(labelPlace(points, "N×T×64", [right, left])).toEqual({ at: [0, 10], side: 1 });
-  expect(labelPlace(points, "N×T×64", [{ ...right, top: 0, height: 200 }, left])).toEqual({ at: [0, 10], side: -1 });
+  expect(labelPlace(points, "N×T×64", ends)).toEqual({ at: [0, 100], side: 1 });
+  expect(labelPlace(points, "N×T×64", [...ends, right])).toEqual({ at: [0, 100], side: -1 });
+  expect(labelPlace(points, "N×T×64", [...ends, right, left])).toEqual({ at: [0, 10], side: 1 });
+  expect(labelPlace(points, "N×T×64", [...ends, { ...right, top: 0, height: 200 }, left])).toEqual({
+    at: [0, 10],
+    side: -1,
+  });
 });

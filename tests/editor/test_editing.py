@@ -152,6 +152,9 @@ def test_an_empty_graph_has_no_problems_yet(open_editor: OpenEditor) -> None:
     editor.add("ReLU")
     expect(editor.root.locator(".pnne-problems-toggle")).to_have_text("Not finished yet")
     expect(editor.button("No problems")).to_have_count(0)
+    editor.root.locator(".pnne-problems-toggle").click()
+    expect(editor.root.locator(".pnne-problem-list .pnne-severity-info").first).to_be_visible()
+    expect(editor.root.locator(".pnne-problem-list .pnne-severity-error")).to_have_count(0)
 
 
 def test_a_new_node_is_grey_and_a_wrong_one_is_red_whose_message_covers_no_next_node(open_editor: OpenEditor) -> None:

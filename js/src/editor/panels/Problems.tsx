@@ -11,8 +11,10 @@ export function useProblems() {
   const isLoose = ({ node, code }: Diagnostic) =>
     (!node && /^no-(in|out)put$/.test(code)) ||
     (node?.startsWith(scene?.prefix ?? "") && scene?.cards.get(node.slice(scene.prefix.length))?.loose);
-  const problems = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
-  return { problems, wrong: problems.filter((problem) => !isLoose(problem)) };
+  const all = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
+  const wrong = all.filter((problem) => !isLoose(problem));
+  const unfinished = all.filter(isLoose).map((problem): Diagnostic => ({ ...problem, severity: "info" }));
+  return { problems: [...wrong, ...unfinished], wrong };
 }
 
 /** Everything that keeps the graph from compiling or is worth a look; a click jumps to the node. */

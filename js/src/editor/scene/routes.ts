@@ -19,6 +19,8 @@ const ASIDE = [0, ...[1, 2, 3, 4, 5, 6, 7, 8].flatMap((step) => [step, -step])];
 /** Between an edge and its label, and how wide a letter of it is where letters are drawn larger, from further away. */
 export const LABEL_GAP = 7;
 const LABEL_LETTER = 8;
+/** How far beside all cards a label may reach: as far as a view of the whole graph shows. */
+const RIM = 24;
 /** How many lanes are tried, the nearest first: each looks at all nodes. */
 const LANES = 32;
 /** Points of an edge that is bent; one with more runs straight from point to point. */
@@ -208,9 +210,11 @@ export function labelPlace(points: readonly Point[], text = "", boxes: readonly 
   const side = !isDetour && points.length > 2 && a[0] < start[0] ? -1 : 1;
   const usual: LabelPlace = { at, side };
   if (boxes.length === 0) return usual;
+  const right = Math.max(...boxes.map((box) => box.left + box.width));
   const isFree = ({ at: [x, y], side }: LabelPlace) => {
     const box = { left: side > 0 ? x + LABEL_GAP : x - LABEL_GAP - width, top: y - 5, width, height: 10 };
-    return !boxes.some((other) => overlaps(box, other));
+    const isInView = boxes.some((other) => other.left - RIM < box.left && width + box.left < right + RIM);
+    return isInView && !boxes.some((other) => overlaps(box, other));
   };
   const others: LabelPlace[] = [
     { at, side: side > 0 ? -1 : 1 },
