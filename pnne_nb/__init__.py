@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pnne_nb.errors import (
@@ -46,9 +46,13 @@ from pnne_nb.errors import (
     UnknownPropertyError,
     UnknownSeriesError,
     UnknownTypeError,
+    answers_misuse,
+    asked_further,
     meant,
+    usage_of,
 )
 from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
+from pnne_nb.graph.schema.habits import node_called
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.habits import FUNCTIONS
@@ -367,8 +371,13 @@ def __getattr__(name: str) -> object:
     if name in _WHOLE:
         return imported_late(f"pnne_nb.{_WHOLE[name]}")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant(name, __all__, FUNCTIONS)}")
+        asked = [answer for each in asked_further(sys._getframe(1), name) if (answer := _elsewhere(each, ()))]
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}.{(asked or [_elsewhere(name, __all__)])[0]}"
+        )
     value: object = getattr(imported_late(f"pnne_nb.{_HOMES[name]}"), name)
+    if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):
+        value = answers_misuse(usage_of(value))(value)
     globals()[name] = value
     if name == "TrainingEngine" and "IPython" in sys.modules:
         # A cell that uses the live model parks its training, and only widgets/ knows cells.
@@ -376,6 +385,12 @@ def __getattr__(name: str) -> object:
     if name in {"GraphEditor", "NodeGraph", "TrainingEngine", "from_module", "sequential"}:
         import_in_background()
     return value
+
+
+def _elsewhere(name: str, known: Iterable[str]) -> str:
+    """Return what to write instead of a name of another library, " Write …"; a layer of torch's is a node."""
+    types = registry if "torch" in sys.modules else {}
+    return node_called(name, types) or meant(name, known, FUNCTIONS)
 
 
 def __dir__() -> list[str]:

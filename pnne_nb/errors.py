@@ -38,13 +38,15 @@ PnneError
 from __future__ import annotations
 
 import difflib
+import dis
 import functools
 import inspect
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, UnionType
+from types import FrameType, ModuleType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar
 
 import msgspec
@@ -388,6 +390,16 @@ def meant(name: object, known: Iterable[str], *tables: Mapping[str, str]) -> str
     return near(name, own)
 
 
+def asked_further(frame: FrameType, name: str) -> list[str]:
+    """Return what a line asks of an attribute `name` that is not there, last first: of ``pn.utils.data.split`` split and data."""
+    after = (each for each in dis.get_instructions(frame.f_code) if each.offset >= frame.f_lasti)
+    asked = [each.argval for each in itertools.takewhile(lambda each: each.opname in _ATTRIBUTES, after)]
+    return asked[:0:-1] if asked[:1] == [name] else []
+
+
+_ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
+
+
 def words(name: str) -> list[str]:
     """Return the words of a name in lower case: ``NeuralNetClassifier`` and ``neural_net_classifier`` have the same."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
@@ -476,6 +488,13 @@ def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> 
     if not declared and known is None:
         message = f"{type(owner).__name__!r} object has no attribute {name!r}, so setting it would change nothing"
     raise AttributeError(f"{message}.{meant(name, (), elsewhere)}")
+
+
+def usage_of(function: Callable[..., object]) -> str:
+    """Return a call of a public function with the arguments that it needs: ``pn.compare(run_a, run_b)``."""
+    parameters = inspect.signature(function).parameters.values()
+    needed = [one.name for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    return f"pn.{function.__name__}({', '.join(needed)})"
 
 
 P = ParamSpec("P")

@@ -125,6 +125,13 @@ def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works()
         ("engine.resume('last.ckpt')", r'resume_from\("last.ckpt", net, data\) for a file'),
         ("pn.TrainingEngine.resume('last.ckpt')", "was called on the class, with 'last.ckpt' as the object"),
         ("engine.start(max_steps=2)", r"Write engine.step\(100\)"),
+        ("engine.start(background=True)", r"Write engine.start\(process=True\)"),
+        ("engine.step(-2)", r"engine.rewind\(20\) goes back"),
+        ("engine.predict(list(torch.ones(3, 4)))", r"a list of 3 examples. Write engine.predict\(torch.stack"),
+        ("pn.utils.data.split_dataset((1, 2))", r"has no attribute 'utils'. Write val_data=0.2"),
+        ("pn.layers.Dense(3)", r'has no attribute \'layers\'. Write graph.add\("Linear", ...\)'),
+        ("pn.compare([engine, engine])", r"missing a required argument: 'run_b'. Write pn.compare\(run_a, run_b\)"),
+        ("pn.infer_shapes(graph)['fc']", r'Write pn.infer_shapes\(graph\)\["fc.output"\]'),
     ],
 )
 def test_what_is_written_in_another_form_is_answered_with_the_line(line: str, answer: str, engine: Any) -> None:

@@ -20,9 +20,10 @@ from pnne_nb.catalog.custom import met, register_node
 from pnne_nb.catalog.functions import operator
 from pnne_nb.catalog.quantized import quantized_layer
 from pnne_nb.catalog.tables import overrides
-from pnne_nb.errors import Room
+from pnne_nb.errors import Room, meant
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.habits import Habits
 from pnne_nb.process.gc_pause import without_collections
 
 __all__ = ["register_node", "specs", "unlisted"]
@@ -59,7 +60,7 @@ class _Catalog(Room, Mapping[str, NodeSpec]):
     if not TYPE_CHECKING:  # for a type checker, the module would then have any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            answer = f'. Write pn.catalog["{name}"]' if name in registry else ""
+            answer = f'. Write pn.catalog["{name}"]' if name in registry else f".{meant(name, (), Habits('catalog'))}"
             raise AttributeError(f"the catalogue has no attribute {name!r}{answer}")
 
     def __iter__(self) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
 from pnne_nb.diagnosis.judge import diagnose
 from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect, no_attribute, shown
+from pnne_nb.habits import Habits
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled, why_not_hookable
@@ -28,14 +29,6 @@ from pnne_nb.inspector.statistics.sampling import to_array
 from pnne_nb.telemetry.frames import Frame, Quantity
 from pnne_nb.telemetry.plot_hook import installed_plots
 from pnne_nb.telemetry.probe import Cadence
-
-_ELSEWHERE = {
-    **dict.fromkeys(("forward", "inspect", "run"), "inspector.run_inspection(x)"),
-    **dict.fromkeys(("activations", "gradients"), "inspector.captured_data, after run_inspection(x)"),
-    **dict.fromkeys(("hook", "register_hook"), 'inspector.watch("*", what=("activations", "gradients"))'),
-    "show": 'inspector.plot("name of a layer"), or inspector.summary()',
-}
-"""What to call instead of methods that inspectors of other libraries have."""
 
 
 @final
@@ -68,7 +61,7 @@ class Inspector:
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute(self, name, _ELSEWHERE)
+            raise no_attribute(self, name, Habits("inspector"))
 
         def __enter__(self) -> NoReturn:
             raise TypeError(
@@ -76,6 +69,9 @@ class Inspector:
             )
 
         def __exit__(self, *_: object) -> None: ...
+
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            raise TypeError("An inspector is no function. Write inspector.run_inspection(x).")
 
         def __getitem__(self, name: str) -> NoReturn:
             raise TypeError(f"Write inspector.captured_data[{name!r}], after run_inspection(x).")

@@ -16,7 +16,7 @@ from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.habits import ARGUMENTS
+from pnne_nb.habits import ARGUMENTS, Habits
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.files import read_resumption
@@ -237,12 +237,7 @@ class TrainingEngine(EngineState):
 
     @answers_misuse(
         "engine.start(); epochs=5 is an argument of the engine",
-        dict.fromkeys(
-            ("epochs", "max_epochs", "max_iter", "n_epochs", "num_epochs"),
-            "epochs=3 when the engine is made; start() makes as many again",
-        ),
-        max_steps="engine.step(100)",
-        ckpt_path="pn.TrainingEngine.resume_from(path, net, (X, y)), then engine.start()",
+        Habits("arguments", "start"),
     )
     def start(self, *, process: bool = False) -> Started:
         """Train in the background.
@@ -303,7 +298,7 @@ class TrainingEngine(EngineState):
             CompileError: The graph was edited and is unfinished or wrong; see `resume`.
             BaseException: Whatever made a step fail, as for `wait`.
         """
-        require_count("n", n)
+        require_count("n", n, " engine.rewind(20) goes back.")
         self._session.go_on(n)
         self._control.wait_for_rest(wait=wait)
         if wait and self.error is not None:

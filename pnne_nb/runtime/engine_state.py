@@ -27,16 +27,7 @@ from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
 
-_DATA: Final = {
-    **dict.fromkeys(
-        ("dataloaders", "dataset", "dl", "eval_dataset", "X", "x", "y"),
-        "engine.evaluate((X_test, y_test)) or engine.predict(X)",
-    ),
-    **dict.fromkeys(
-        ("batch_size", "verbose"),
-        "engine.evaluate((X_test, y_test)) or engine.predict(X); batch_size=64 is an argument of the engine",
-    ),
-}
+_DATA: Final = Habits("evaluation")
 """What to write instead of arguments that evaluation has in other libraries."""
 
 _SETTINGS: Final = Habits("engine", "engine-settings")
@@ -214,7 +205,7 @@ class EngineState(metaclass=AnswersNames):
         """
         return evaluate(self._session, data)
 
-    @answers_misuse("engine.predict(X)", {**_DATA, "data": "engine.predict(X)"})
+    @answers_misuse("engine.predict(X)", _DATA | {"data": "engine.predict(X)"})
     def predict(self, data: Any) -> Any:
         """Return the outputs of the model in evaluation mode, joined on the CPU; a running training waits meanwhile.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, final
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, TrainingError, answers_misuse, expect
+from pnne_nb.errors import ArgumentError, TrainingError, answers_misuse, expect, no_attribute
+from pnne_nb.habits import Habits
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.open_data import Data, require_count
 from pnne_nb.runtime.engine import TrainingEngine
@@ -49,6 +50,11 @@ class ConfusionMatrix:
     labels: tuple[str, ...]
     data: str
     key: str = ""
+
+    if not TYPE_CHECKING:  # for a type checker, it would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, Habits("confusion"))
 
     @property
     def accuracy(self) -> float:

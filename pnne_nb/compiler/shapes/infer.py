@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import final
+from typing import NoReturn, final
 
 import msgspec
 
@@ -14,7 +14,7 @@ from pnne_nb.compiler.ir.snapshot import GraphSnapshot, read
 from pnne_nb.compiler.shapes.scope import Scope, Symbols
 from pnne_nb.compiler.shapes.symbolic import Abstract, Meta
 from pnne_nb.compiler.shapes.trial import Outcome, trials
-from pnne_nb.errors import CompileError, Diagnostic, ShapeError, answers_misuse
+from pnne_nb.errors import CompileError, Diagnostic, ShapeError, UnknownPortError, answers_misuse, near, shown
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.node import named_shape
 from pnne_nb.graph.schema.values import Value
@@ -77,7 +77,14 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
     wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
     if wrong:
         raise failure(graph.name, wrong, ShapeError)
-    return shapes.tensors
+    return _Tensors(shapes.tensors)
+
+
+class _Tensors(dict[str, TensorSpec]):
+    def __missing__(self, port: object) -> NoReturn:
+        raise UnknownPortError(
+            f'There is no port {shown(port)}. Write pn.infer_shapes(graph)["fc.output"].{near(port, self)}'
+        )
 
 
 def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None, *, named: bool = False) -> Shapes:

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, shown
+from pnne_nb.graph.document import NodeGraph
 
 _DIGEST = 32
 _UNSEALED = "0" * (2 * _DIGEST)
@@ -257,6 +258,9 @@ def tensors_in(source: object) -> dict[str, Tensor]:
             found = _unwrapped(_read(Path(source)))
         case _:
             hint = " Give its model: engine.model." if hasattr(type(source), "model") else ""
+            hint = (
+                " Write pn.load_weights(graph, source): the graph is first." if isinstance(source, NodeGraph) else hint
+            )
             raise ArgumentError(
                 "Weights come from an nn.Module, a state_dict, or the path of a .safetensors or .pt file, a package or a "
                 f"checkpoint, not {shown(source)}.{hint}"

@@ -186,6 +186,8 @@ def _other_kind(file: BinaryIO, place: str) -> str:
         if b'"pnne"' in file.read(min(int.from_bytes(head[:8], "little"), _MAX_MANIFEST)):
             return f"a checkpoint. Write pn.TrainingEngine.resume_from({place}, net, (X, y))"
         return f"a file of weights. Write pn.load_weights(graph, {place})"
+    if place.strip("'\"").endswith((".onnx", ".pt2", ".pte", ".tflite")):
+        return f"an exported file. Write pn.InferenceEngine.load({place})"
     with contextlib.suppress(Exception), zipfile.ZipFile(file) as archive:
         if any(name.endswith("/data.pkl") for name in archive.namelist()):
             return f"a file of weights by torch.save. Write pn.load_weights(graph, {place})"

@@ -331,7 +331,10 @@ def _position(name: str, position: object) -> tuple[float, float] | None:
             return None
         case (x, y) if _is_place(x) and _is_place(y):
             return float(x), float(y)
-    raise BadValueError(f"{name} cannot be placed at {shown(position)}: a position is a pair of finite numbers.")
+    raise BadValueError(
+        f"{name} cannot be placed at {shown(position)}: a position is a pair of finite numbers. "
+        f'Write graph.move("{name}", x=10, y=20).'
+    )
 
 
 def _origin(name: str, origin: object) -> Origin | None:

@@ -15,6 +15,7 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, REROUTE, TRAINABLE
 from pnne_nb.graph.schema.values import Value
+from pnne_nb.habits import Habits
 
 NO_PROPERTIES: Mapping[str, Value] = MappingProxyType({})
 
@@ -116,7 +117,7 @@ class Node(msgspec.Struct, frozen=True):
         raise AttributeError(
             f"A node has no attribute {name!r}; its values are in node.properties, its defaults in node.spec, its weights in "
             "pn.compile(graph)."
-            f"{'' if name.startswith('_') else meant(name, (), _instead(self.path))}"
+            f"{'' if name.startswith('_') else meant(name, (), _instead('node', self.path))}"
         )
 
     def __rshift__(self, other: object) -> object:
@@ -147,21 +148,17 @@ class Node(msgspec.Struct, frozen=True):
 def _refuse_change(node: Node, name: str, value: object) -> None:
     rename = f'graph.rename("{node.path}", {shown(value)})'
     others = {"name": rename, "_name": rename, "position": f'graph.move("{node.path}", 120.0, 40.0)'}
-    change = others.get(name) or _instead(node.path).get(name) or f'graph.set("{node.path}", {name}={shown(value)})'
+    change = (
+        others.get(name)
+        or _instead("node-settings", node.path).get(name)
+        or f'graph.set("{node.path}", {name}={shown(value)})'
+    )
     raise AttributeError(f"A node is read only: {change} changes the graph.")
 
 
-def _instead(path: str) -> dict[str, str]:
+def _instead(table: str, path: str) -> dict[str, str]:
     """Return what to write instead of what layers of other libraries have."""
-    return {
-        **dict.fromkeys(("set", "update", "set_params", "set_config"), f'graph.set("{path}", out_features=10)'),
-        **dict.fromkeys(
-            ("all_input_nodes", "args", "inbound_nodes", "input", "inputs", "output", "outputs", "parents", "users"),
-            f'[edge.source for edge in graph.edges if edge.target.startswith("{path}.")]',
-        ),
-        **dict.fromkeys(("config", "get_config", "get_params", "hparams"), 'node.properties["out_features"]'),
-        **dict.fromkeys(("freeze", "requires_grad", "trainable"), f'graph.freeze("{path}")'),
-    }
+    return {name: line.replace("PATH", path) for name, line in Habits(table).items()}
 
 
 # The error of a frozen struct does not say what to do. A method in the class body would not replace it.

@@ -9,79 +9,13 @@ from pnne_nb.errors import meant, near
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.habits import Habits
 
-_ELSEWHERE: Final = {
-    "*": ("mul",),
-    "+": ("add",),
-    "-": ("sub",),
-    "/": ("div",),
-    "@": ("matmul",),
-    "activation": ("ReLU", "GELU", "Sigmoid", "Softmax"),
-    "attention": ("MultiheadAttention", "scaled_dot_product_attention"),
-    "avgpool": ("AvgPool1d", "AvgPool2d", "AvgPool3d"),
-    "averagepooling2d": ("AvgPool2d",),
-    "batchnorm": ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
-    "batchnormalization": ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
-    "concat": ("cat",),
-    "concatenate": ("cat",),
-    "conv": ("Conv1d", "Conv2d", "Conv3d"),
-    "convolution": ("Conv1d", "Conv2d", "Conv3d"),
-    "crossentropy": ("CrossEntropyLoss",),
-    "deconv": ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
-    "dense": ("Linear",),
-    "fc": ("Linear",),
-    "fullyconnected": ("Linear",),
-    "globalaveragepooling2d": ("AdaptiveAvgPool2d",),
-    "globalavgpool": ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"),
-    "globalmaxpooling2d": ("AdaptiveMaxPool2d",),
-    "inputlayer": ("Input",),
-    "instancenorm": ("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
-    "layernormalization": ("LayerNorm",),
-    "maxpool": ("MaxPool1d", "MaxPool2d", "MaxPool3d"),
-    "maxpooling2d": ("MaxPool2d",),
-    "mlp": ("Linear",),
-    "multiply": ("mul",),
-    "norm": ("BatchNorm2d", "LayerNorm", "GroupNorm"),
-    "pool": ("MaxPool2d", "AvgPool2d"),
-    "residual": ("add",),
-    "skip": ("add",),
-    "transformerblock": ("TransformerEncoderLayer",),
-    "swish": ("SiLU",),
-    "upsampling2d": ("Upsample",),
-}
+_ELSEWHERE: Final = Habits("types")
 """Types by their names in other libraries and by short names; in lower case, without underscores."""
 
-_PROPERTIES: Final = {
-    "activation": ("nonlinearity",),
-    "axis": ("dim",),
-    "depth": ("num_layers",),
-    "dropout_rate": ("p", "dropout"),
-    "embed_size": ("embedding_dim", "embed_dim"),
-    "epsilon": ("eps",),
-    "filters": ("out_channels",),
-    "heads": ("num_heads", "nhead"),
-    "hidden_dim": ("hidden_size",),
-    "input_dim": ("in_features", "num_embeddings", "input_size"),
-    "kernel": ("kernel_size",),
-    "n_heads": ("num_heads", "nhead"),
-    "output_dim": ("out_features", "embedding_dim"),
-    "pool_size": ("kernel_size",),
-    "prob": ("p",),
-    "rate": ("p",),
-    "strides": ("stride",),
-    "units": ("out_features", "hidden_size"),
-    "use_bias": ("bias",),
-    "vocab_size": ("num_embeddings",),
-}
+_PROPERTIES: Final = Habits("properties")
 """Properties by their names in other libraries."""
 
-_GRAPH_ARGUMENTS: Final = {
-    **dict.fromkeys(
-        ("after", "before", "input", "inputs", "parent"),
-        'graph.insert_after("fc", "ReLU"), or graph.connect("fc", "act")',
-    ),
-    "name": 'graph.rename("fc", "head")',
-    **dict.fromkeys(("frozen", "requires_grad", "trainable"), 'graph.freeze("fc")'),
-}
+_GRAPH_ARGUMENTS: Final = Habits("graph-arguments")
 """What to write instead of properties that no node has, and other libraries have in the same place."""
 
 METHODS: Final = Habits("graph")
@@ -117,15 +51,32 @@ def habit(name: str, types: Mapping[str, NodeSpec]) -> str:
         return (
             f' Every {lazy} is lazy here: graph.add("{lazy}", ...) without {sizes or "sizes"}, which the data decides.'
         )
-    found = [known for known in _ELSEWHERE.get(plain, ()) if known in types]
+    found = [known for known in _ELSEWHERE.get(plain, "").split() if known in types]
     if found:
         return f" Write {_alternatives(found)}."
-    if name in types:
-        return f" Did you mean {name!r}?"
-    same = [known for known in types if _plain(known) == plain and not known.endswith("_")]
+    same = [name] if name in types else _same(name, types)
+    return f" Did you mean {' or '.join(map(repr, same))}?" if same else ""
+
+
+def node_called(name: str, types: Mapping[str, NodeSpec]) -> str:
+    """Return the line that adds a node of a layer that torch or another library has under that name; "" if none has."""
+    capital = name[:1].isupper()  # `pn.functional` and `pn.data` are no layers
+    found = [known for known in _ELSEWHERE.get(_plain(name), "").split() if known in types] or _same(name, types)
+    if not capital or not found or (types[found[0]].kind == "function" and name.casefold() not in _ELSEWHERE):
+        return ""
+    spec = types[found[0]]
+    argument = (
+        f'{spec.category.lower()}="{spec.type}" of pn.TrainingEngine(net, (X, y)), or '
+        if spec.kind == "training"
+        else ""
+    )
+    return f' Write {argument}{_alternatives(found)}; pn.catalog["{found[0]}"] tells what it takes.'
+
+
+def _same(name: str, types: Mapping[str, NodeSpec]) -> list[str]:
+    same = [known for known in types if _plain(known) == _plain(name) and not known.endswith("_")]
     # If a layer and a function have the same name, the layer is meant.
-    layers = [known for known in same if types[known].kind == "module"]
-    return f" Did you mean {' or '.join(map(repr, layers or same))}?" if same else ""
+    return [known for known in same if types[known].kind == "module"] or same
 
 
 def property_habit(name: object, known: Iterable[str]) -> str:
@@ -133,7 +84,9 @@ def property_habit(name: object, known: Iterable[str]) -> str:
     names = list(known)
     if name == "activation" and "nonlinearity" not in names:
         return ' An activation is a node of its own: graph.add("ReLU").'
-    same = next((own for own in (_PROPERTIES.get(name, ()) if isinstance(name, str) else ()) if own in names), None)
+    same = next(
+        (own for own in (_PROPERTIES.get(name, "").split() if isinstance(name, str) else ()) if own in names), None
+    )
     return f" Write {same}." if same else meant(name, names, _GRAPH_ARGUMENTS)
 
 
@@ -146,7 +99,7 @@ def layers_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> list[NodeSpe
         return []
     plain = _plain(function.type)
     named = [spec for spec in types.values() if spec.kind == "module" and _plain(spec.type) == plain]
-    several = [name for name in _ELSEWHERE.get(plain, ()) if name in types and _plain(name).startswith(plain)]
+    several = [name for name in _ELSEWHERE.get(plain, "").split() if name in types and _plain(name).startswith(plain)]
     return named[:1] or [types[name] for name in several if types[name].kind == "module"]
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from html import escape
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from pnne_nb.errors import GraphError, UnknownPortError, UnknownPropertyError, near, shown
+from pnne_nb.errors import GraphError, UnknownPortError, UnknownPropertyError, near, no_attribute, shown
 from pnne_nb.graph.schema.property_types import PropertyType, admits, describe, range_of
 from pnne_nb.graph.schema.values import Value
+from pnne_nb.habits import Habits
 
 
 class _HasName(Protocol):
@@ -247,6 +248,11 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for values that
         ]
         given = f"; {', '.join(values)}" if values else ""
         return f"NodeSpec({self.type}: {self._flow}{given})"
+
+    if not TYPE_CHECKING:  # for a type checker, a type would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, Habits("spec"))
 
     def _repr_html_(self) -> str:
         cell = "<td style='text-align:left'>"

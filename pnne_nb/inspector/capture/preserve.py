@@ -93,7 +93,7 @@ def uncompiled(model: nn.Module) -> nn.Module:
         nn.Module,
         "net",
         "an nn.Module",
-        "pn.compile(graph) makes one of a graph; engine.model is that of a training.",
+        "pn.compile(graph) makes one of a graph; of a training, write pn.summary(engine.model, x) and the like.",
     )
     return dict(model.named_children()).get("_orig_mod", model)
 

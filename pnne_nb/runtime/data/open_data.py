@@ -123,17 +123,20 @@ def open_source(
                 "__iter__ it is."
             )
         case _:
-            raise TrainingError(f"{name} is a {type(data).__name__}. {_ACCEPTED}")
+            raise TrainingError(f"{name} is a {type(data).__name__}.{_LOSS * callable(data)} {_ACCEPTED}")
 
 
-def require_count(name: str, value: Any) -> None:
+_LOSS = " A loss is given by its name: loss=function."
+
+
+def require_count(name: str, value: Any, hint: str = "") -> None:
     """Raise an error unless a value is a whole number of at least 1.
 
     Raises:
-        TrainingError: It is something else; the message calls it `name`.
+        TrainingError: It is something else; the message calls it `name`, and ends with `hint` if it is a number.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        written = f" Write {name}=5." if isinstance(value, bool) or not isinstance(value, Number) else ""
+        written = f" Write {name}=5." if isinstance(value, bool) or not isinstance(value, Number) else hint
         raise TrainingError(f"{name} must be a whole number, at least 1, not {shown(value)}.{written}")
 
 

@@ -165,6 +165,7 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
     """
     if isinstance(choices, str):
         raise TrainingError(f"metrics must be a sequence: write metrics=({shown(choices)},).")
+    choices = tuple(choices.items()) if isinstance(choices, Mapping) else choices
     if not isinstance(choices, (tuple, list)):
         raise TrainingError(f'metrics must be a tuple such as ("accuracy",), not {shown(choices)}. () is for none.')
     made: dict[str, Metric] = {}

@@ -7,38 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from pnne_nb.errors import TrainingError, near, shown
+from pnne_nb.habits import Habits
 
 Options: TypeAlias = Mapping[str, Any]
 
 
-_ELSEWHERE: Final = {
-    "bce": "BCEWithLogitsLoss",
-    "binary_crossentropy": "BCEWithLogitsLoss",
-    "categorical_crossentropy": "CrossEntropyLoss",
-    **dict.fromkeys(("cosine", "cosinedecay", "cosine_decay"), "CosineAnnealingLR"),
-    "huber": "HuberLoss",
-    "cross_entropy": "CrossEntropyLoss",
-    "kl_divergence": "KLDivLoss",
-    "log_loss": "CrossEntropyLoss",
-    "logistic": "BCEWithLogitsLoss",
-    "mae": "L1Loss",
-    "mean_absolute_error": "L1Loss",
-    "absolute_error": "L1Loss",
-    "mean_squared_error": "MSELoss",
-    "mselossflat": "MSELoss",
-    "nll_loss": "NLLLoss",
-    **dict.fromkeys(("linear_with_warmup", "one_cycle", "onecycle"), "OneCycleLR"),
-    "reduce_on_plateau": "ReduceLROnPlateau",
-    "plateau": "ReduceLROnPlateau",
-    "smooth_l1": "SmoothL1Loss",
-    "sparse_categorical_crossentropy": "CrossEntropyLoss",
-    "squared_error": "MSELoss",
-}
+_ELSEWHERE: Final = Habits("choices")
 """What losses and schedulers are called elsewhere."""
 
-_OPTIONS: Final = {
-    "beta1": "betas", "beta_1": "betas", "epsilon": "eps", "learning_rate": "lr", "momentum": "betas", "wd": "weight_decay",
-}  # fmt: skip
+_OPTIONS: Final = Habits("options")
 """What options are called elsewhere."""
 
 

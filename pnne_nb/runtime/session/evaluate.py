@@ -106,7 +106,11 @@ def predict(session: Session, data: Any) -> Any:
             recipe.precision.autocast(),
         ):
             for raw in source.batches(1):
-                is_alone = isinstance(raw, Mapping) and not set(TARGET_KEYS) & set(raw)
+                is_alone = (
+                    not set(TARGET_KEYS) & set(raw)
+                    if isinstance(raw, Mapping)
+                    else isinstance(raw, tuple | list) and len(raw) == 1
+                )
                 batch = as_batch(raw, wants_target=has_target and not is_alone, model=recipe.called)
                 inputs, named = (to_device(part, recipe.device) for part in (batch.inputs, batch.named))
                 found.append(to_device(model(*inputs, **named), torch.device("cpu")))
@@ -121,9 +125,11 @@ def _require_batch_axis(train: BatchSource, given: Any) -> None:
     Raises:
         TrainingError: See above.
     """
-    if not isinstance(train, TensorSource) or not isinstance(given, tuple):
+    if not isinstance(train, TensorSource) or not isinstance(given, tuple | list):
         return
     inputs = train.tensors[: len(given)]
+    if isinstance(given, list) and len(given) > 1 and all(np.shape(part) == inputs[0].shape[1:] for part in given):
+        raise TrainingError(f"data is a list of {len(given)} examples. Write engine.predict(torch.stack(examples)).")
     if all(
         isinstance(part, Tensor | np.ndarray) and part.ndim and tuple(part.shape) == tuple(known.shape[1:])
         for part, known in zip(given, inputs, strict=False)

@@ -113,7 +113,7 @@ class Config(msgspec.Struct, frozen=True):
                 raise TrainingError(
                     f"stateful[{name!r}] is a {type(kept).__name__}, which has no state_dict and load_state_dict."
                 )
-        expect(self.target, (str, NoneType), "target", "the name of a column of a table")
+        expect(self.target, (str, NoneType), "target", "the name of a column of a table", 'Write target="label".')
         as_goal(self.monitor, self.min_delta)
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
