@@ -2149,7 +2149,9 @@ UNSEEN: Final = (
         sklearn="engine = pn.TrainingEngine(net, (X, y), load_state='runs')\nengine.initialize(); engine.load_params(checkpoint='runs')",
     ),
 )
-"""Written after all answers, and tried once before any was mended."""
+"""Written after all answers, and tried once before any was mended: 49.0 % of 263 lines worked or were answered then."""
+
+ALL: Final = INTENTS + FURTHER + LATER + UNSEEN
 
 
 @contextlib.contextmanager
@@ -2240,7 +2242,7 @@ def tried(intent: Intent, dialect: str, line: str) -> Trial:
 def main(word: str = "") -> int:
     """Run the lines of the intents that `word` is in, print what is not right, and the shares."""
     trials = []
-    for intent in INTENTS + FURTHER + LATER + UNSEEN:
+    for intent in ALL:
         if word and not re.search(word, intent.name):
             continue
         for dialect, line in intent.lines():

@@ -229,7 +229,8 @@ class TrainingMonitor:
             self._unwatch()
         if self._batches and self._steps == steps:
             warnings.warn(
-                f"Nothing was recorded of {self._batches} batches: call monitor.step(loss) after optimizer.step().",
+                f"Nothing was recorded of {self._batches} batches: call monitor.step(loss) after optimizer.step(). With "
+                "pn.track(loader, ...), optimizer.step() alone is enough, and was not called.",
                 stacklevel=2,
             )
         self._batches = None

@@ -105,8 +105,12 @@ def test_the_step_before_a_break_is_recorded() -> None:
     assert not any(layer._forward_hooks for layer in model.modules())
 
 
-def test_arguments_are_looked_at() -> None:
+def test_arguments_are_looked_at_and_a_loop_without_a_step_is_told() -> None:
     model = tasks.network()
+    with pytest.warns(
+        UserWarning, match=r"Nothing was recorded of .*optimizer.step\(\) alone is enough, and was not called"
+    ):
+        list(pn.track(batches(), model=model, optimizer=optimizer_of(model)))
     with pytest.raises(pn.ArgumentError, match="loader must be what gives the batches"):
         pn.track(3, model=model, optimizer=optimizer_of(model))  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(pn.ArgumentError, match="model must be a module"):

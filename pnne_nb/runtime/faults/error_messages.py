@@ -151,9 +151,9 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:
     """Return a clearer error for `error` of the metric `name`; None if it is clear enough."""
-    if isinstance(error, PnneError) or is_out_of_memory(error):
+    if is_out_of_memory(error):
         return None
-    if not isinstance(error, _UNFIT):
+    if not isinstance(error, _UNFIT) or isinstance(error, PnneError):
         error.add_note(f"In the metric {name!r}, comparing the output {said(output)} with the target {said(target)}.")
         return None
     return TrainingError(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import PnneError, TrainingError
+from pnne_nb.errors import PnneError, TrainingError, shown
 
 if TYPE_CHECKING:
     # It takes two seconds, and most trainings do without.
@@ -138,7 +139,14 @@ class Averaged:
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account: output and target `[N, ...]`, N examples; an output `[]` is one."""
         examples = len(output) if isinstance(output, Tensor) and output.dim() > 0 else 1
-        self._sum = self._sum + self._function(output, target) * examples
+        found = self._function(output, target)
+        if not isinstance(found, Number) and not (isinstance(found, Tensor) and found.numel() == 1):
+            what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else shown(found)
+            raise TrainingError(
+                f"The metric's function {getattr(self._function, '__name__', '')} returned {what}, not one number: return the mean over "
+                "the batch, such as (output.argmax(1) == target).float().mean()."
+            )
+        self._sum = self._sum + found * examples
         self._examples += examples
 
     def compute(self) -> float:

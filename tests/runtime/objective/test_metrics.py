@@ -118,6 +118,12 @@ def test_an_average_continues_where_another_was() -> None:
     assert second.compute() == 0.5
 
 
+@pytest.mark.parametrize("said", ["good", None, torch.ones(5), [1, 2]])
+def test_a_function_that_returns_no_number_is_told(said: Any) -> None:
+    with pytest.raises(TrainingError, match=r"returned .*, not one number: return the mean over the batch"):
+        Averaged(lambda *_: said).update(torch.eye(2), torch.eye(2))
+
+
 def closeness(output: Tensor, target: Tensor) -> Tensor:
     return 1 - (output - target).abs().mean()
 
