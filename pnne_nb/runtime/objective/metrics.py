@@ -142,9 +142,10 @@ class Averaged:
         found = self._function(output, target)
         if not isinstance(found, Number) and not (isinstance(found, Tensor) and found.numel() == 1):
             what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else shown(found)
+            name = getattr(self._function, "__name__", "")
             raise TrainingError(
-                f"The metric's function {getattr(self._function, '__name__', '')} returned {what}, not one number: return the mean over "
-                "the batch, such as (output.argmax(1) == target).float().mean()."
+                f"The metric's function {name} returned {what}, not one number: return the mean over the batch, such as "
+                "(output.argmax(1) == target).float().mean()."
             )
         self._sum = self._sum + found * examples
         self._examples += examples
