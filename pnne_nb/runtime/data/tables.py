@@ -162,8 +162,7 @@ class TableReader:
             )
         if self._target not in table.columns:
             raise TrainingError(
-                f"{name} has no column {shown(self._target)}, as target= says.{near(self._target, map(str, table.columns))} "
-                f" {columns}"
+                f"{name} has no column {shown(self._target)}.{near(self._target, map(str, table.columns))} {columns}"
             )
         if table.shape[1] < 2:
             raise TrainingError(f"{name} has no column besides the target {self._target!r}.")
