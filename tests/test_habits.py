@@ -132,7 +132,7 @@ def test_what_is_written_in_another_form_is_answered_with_the_line(line: str, an
     graph = pn.sequential(nn.Linear(4, 3), input=("N", 4))
     graph.rename("linear1" if "linear1" in graph else "linear", "fc")
     with pytest.raises((pn.PnneError, AttributeError, TypeError), match=answer):
-        eval(line, {"pn": pn, "nn": nn, "graph": graph, "engine": engine})
+        eval(line, {"pn": pn, "nn": nn, "torch": torch, "graph": graph, "engine": engine})
 
 
 def test_an_engine_is_no_context_no_function_and_no_value_to_copy(engine: Any) -> None:

@@ -139,8 +139,8 @@ class Averaged:
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account: output and target `[N, ...]`, N examples; an output `[]` is one."""
         examples = len(output) if isinstance(output, Tensor) and output.dim() > 0 else 1
-        found = self._function(output, target)
-        if not isinstance(found, Number) and not (isinstance(found, Tensor) and found.numel() == 1):
+        found: Any = self._function(output, target)
+        if not (found.numel() == 1 if isinstance(found, Tensor) else isinstance(found, Number)):
             what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else shown(found)
             name = getattr(self._function, "__name__", "")
             raise TrainingError(
