@@ -38,7 +38,7 @@ class _Ungrouped(NamedTuple):
     """Nodes of a graph that were inside a Subgraph node of it: what they were called there, by their names."""
 
     graph: str
-    block: str
+    block: _Step
     definition: str
     names: Mapping[str, str]
 
@@ -83,7 +83,7 @@ class RenameTrack:
         self._ancestors: dict[RenameTrack, int] = {}
         self._steps = graph.changes
         self._shown = {
-            (id, name): node.definition
+            (id, name): (node.definition, node.held)
             for id, view in (graph.graphs.items() if len(graph.graphs) > 1 else ())
             for name, node in view.nodes.copy().items()  # under one lock, not one for each
             if node.definition is not None
@@ -164,22 +164,22 @@ class RenameTrack:
             case RemoveNode(block, graph) if (graph, block) in self._shown:
                 if any(block in names for id, names in added.items() if id != graph):
                     return None  # it is grouped itself
-                inner = self._shown[graph, block]
+                inner, held = self._shown[graph, block]
                 document = self.graph()
                 view = document.graphs.get(inner) if document is not None else None
                 # What is gone with the block may have another in its place by now.
                 inside = removed.get(inner) or (view.nodes.keys() if view is not None else set())
                 names = {name: former for name in added.get(graph, {}) if (former := _inside(name, block, inside))}
-                return _Ungrouped(graph, block, inner, names) if names else None
+                return _Ungrouped(graph, _Step(graph, block, held), inner, names) if names else None
         return None
 
     def _keep(self, op: Op) -> None:
         """Keep which nodes show which definitions."""
         match op:
-            case AddNode(name=name, graph=graph, properties={"definition": str(inner)}):
-                self._shown[graph, name] = inner
+            case AddNode(name=name, graph=graph, properties={"definition": str(inner)}, origin=origin):
+                self._shown[graph, name] = inner, None if origin is None else origin.held
             case SetProperty(node=name, graph=graph, property="definition", value=str(inner)):
-                self._shown[graph, name] = inner
+                self._shown[graph, name] = inner, self._shown.get((graph, name), (inner, None))[1]
             case RemoveNode(name, graph):
                 self._shown.pop((graph, name), None)
             case RenameNode(name, new_name, graph) if (graph, name) in self._shown:
@@ -358,7 +358,7 @@ def _before(path: tuple[_Step, ...], changes: Sequence[_Change]) -> tuple[_Step,
                     path = (*path[:place], inner._replace(graph=graph), *path[place + 2 :])
                 case _Ungrouped(graph, block, definition, names) if step.graph == graph and step.name in names:
                     inner = step._replace(graph=definition, name=names[step.name])
-                    path = (*path[:place], _Step(graph, block), inner, *path[place + 1 :])
+                    path = (*path[:place], block, inner, *path[place + 1 :])
                 case _:
                     continue
             break

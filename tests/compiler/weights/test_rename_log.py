@@ -36,6 +36,25 @@ def test_a_renamed_node_keeps_its_weights_of_the_imported_module() -> None:
     assert torch.equal(model.eval()(x), net.eval()(x))
 
 
+def test_layers_of_a_block_in_a_list_keep_their_weights_when_it_is_ungrouped() -> None:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.h = nn.ModuleList([nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(2)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for each in self.h:
+                x = each(x)
+            return x
+
+    net, x = Listed(), torch.randn(4, 3)
+    graph = pn.from_module(net, (x,))
+    for block in ("h_0", "h_1"):
+        graph.ungroup(block)
+        assert torch.equal(pn.compile(graph)(x), net(x))
+        assert torch.equal(pn.compile(graph, reuse=net)(x), net(x))
+
+
 def test_names_are_followed_from_the_model_that_is_reused() -> None:
     net, graph = blocks()
     graph.rename("0", "a")
