@@ -120,7 +120,7 @@ def explain_value(
             kind, found = node.type, function_formula(received[call], node, where)
         else:
             kind, (args, kwargs) = type(module).__name__, received[call]
-            if not isinstance(module, nn.MultiheadAttention):
+            if not isinstance(module, nn.MultiheadAttention | nn.EmbeddingBag):  # whose arguments may be left out
                 args, kwargs = (*args, *kwargs.values()), {}
             found = rule(module, where, *args, **kwargs)
         value = float(output[where])
@@ -149,7 +149,7 @@ def _no_formula(layer: str, module: nn.Module) -> str:
         return f"The layer {layer!r} ({kind}) is made of others: ask one of {asked}{', …' if len(inside) > 8 else ''}."
     return (
         f"There is no formula for the layer {layer!r} ({kind}). There are formulas for convolutions, linear layers, pools,"
-        " norms, softmax, attention, embeddings, recurrent, bilinear and element-wise layers."
+        " norms, softmax, attention, embeddings, distances, recurrent, bilinear and element-wise layers."
     )
 
 

@@ -105,20 +105,26 @@ def _window(module: Any, index: Index, sides: tuple[int, ...]) -> tuple[slice | 
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
 
     found: list[slice | list[int]] = []
-    rows = zip(
-        index, sides, *map(each, (module.kernel_size, module.stride, module.padding, module.dilation)), strict=True
-    )
+    stride = module.kernel_size if module.stride is None else module.stride
+    beyond = getattr(module, "padding", 0), getattr(module, "dilation", 1)  # a mean of powers has none
+    rows = zip(index, sides, *map(each, (module.kernel_size, stride, *beyond)), strict=True)
     for at, side, size, stride, padding, dilation in rows:
         places = [at * stride - padding + dilation * step for step in range(size)]
         found.append([place for place in places if 0 <= place < side])
     return tuple(found)
 
 
-def _max(module: nn.Module, index: Index, x: Tensor) -> Formula:
-    sides = {1: 1, 2: 2, 3: 3}[int(type(module).__name__[-2])]
+def _seen(module: nn.Module, index: Index, x: Tensor) -> Tensor:
+    """Return the part of the input that a pool sees."""
+    sides = int(type(module).__name__[-2])
     window = x.double()[index[:-sides]]
     for axis, places in enumerate(_window(module, index[-sides:], tuple(x.shape[-sides:]))):
         window = window.movedim(axis, 0)[places].movedim(0, axis)
+    return window
+
+
+def _max(module: nn.Module, index: Index, x: Tensor) -> Formula:
+    window = _seen(module, index, x)
     return Formula("max input", {"input": window}, float(window.max()))
 
 
@@ -205,42 +211,147 @@ def _embedding(module: nn.Embedding, index: Index, ids: Tensor) -> Formula:
     return Formula(f"weight[{token}, {index[-1]}]", {"token": torch.tensor(token), "weight": value}, float(value))
 
 
-_ELEMENTWISE: dict[type[nn.Module], str] = {
-    nn.ReLU: "max(input, 0)",
-    nn.ReLU6: "min(max(input, 0), 6)",
-    nn.LeakyReLU: "input if input > 0 else slope · input",
-    nn.PReLU: "input if input > 0 else weight · input",
-    nn.RReLU: "input if input > 0 else (lower + upper) / 2 · input",
-    nn.ELU: "input if input > 0 else α (exp(input) − 1)",
-    nn.SELU: "λ (input if input > 0 else α (exp(input) − 1))",
-    nn.GELU: "input · Φ(input)",
-    nn.SiLU: "input / (1 + exp(−input))",
-    nn.Mish: "input · tanh(log(1 + exp(input)))",
-    nn.Sigmoid: "1 / (1 + exp(−input))",
-    nn.LogSigmoid: "−log(1 + exp(−input))",
-    nn.Tanh: "tanh(input)",
-    nn.Softsign: "input / (1 + |input|)",
-    nn.Hardtanh: "min(max(input, low), high)",
-    nn.Hardsigmoid: "min(max(input / 6 + 1/2, 0), 1)",
-    nn.Softplus: "log(1 + exp(β · input)) / β",
-    nn.CELU: "α (exp(input / α) − 1) if input < 0 else input",
-    nn.Hardshrink: "input if |input| > λ else 0",
-    nn.Softshrink: "sign(input) · max(|input| − λ, 0)",
-    nn.Tanhshrink: "input − tanh(input)",
-    nn.Threshold: "input if input > threshold else value",
-    nn.Hardswish: "input · min(max(input / 6 + 1/2, 0), 1)",
-    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout), "input"),
-}
+def _exp(x: float) -> float:
+    return math.exp(min(x, 700.0))
+
+
+def _gelu(module: Any, x: float) -> float:
+    if module.approximate == "none":
+        return 0.5 * x * math.erfc(-x / math.sqrt(2))
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _softplus(module: Any, x: float) -> float:
+    return x if module.beta * x > module.threshold else math.log1p(_exp(module.beta * x)) / module.beta
+
+
+_ELEMENTWISE: dict[type[nn.Module], tuple[str, Callable[[Any, float], float]]] = {
+    nn.ReLU: ("max(input, 0)", lambda _, x: max(x, 0.0)),
+    nn.ReLU6: ("min(max(input, 0), 6)", lambda _, x: min(max(x, 0.0), 6.0)),
+    nn.LeakyReLU: ("input if input > 0 else slope · input", lambda own, x: x if x > 0 else own.negative_slope * x),
+    nn.RReLU: (
+        "input if input > 0 else (lower + upper) / 2 · input", lambda own, x: x if x > 0 else (own.lower + own.upper) / 2 * x
+    ),
+    nn.ELU: ("input if input > 0 else α (exp(input) − 1)", lambda own, x: x if x > 0 else own.alpha * math.expm1(x)),
+    nn.SELU: (
+        "λ (input if input > 0 else α (exp(input) − 1))",
+        lambda _, x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
+    ),
+    nn.GELU: ("input · Φ(input)", _gelu),
+    nn.SiLU: ("input / (1 + exp(−input))", lambda _, x: x / (1 + _exp(-x))),
+    nn.Mish: ("input · tanh(log(1 + exp(input)))", lambda _, x: x * math.tanh(math.log1p(_exp(x)))),
+    nn.Sigmoid: ("1 / (1 + exp(−input))", lambda _, x: 1 / (1 + _exp(-x))),
+    nn.LogSigmoid: ("−log(1 + exp(−input))", lambda _, x: -math.log1p(_exp(-x))),
+    nn.Tanh: ("tanh(input)", lambda _, x: math.tanh(x)),
+    nn.Softsign: ("input / (1 + |input|)", lambda _, x: x / (1 + abs(x))),
+    nn.Hardtanh: ("min(max(input, low), high)", lambda own, x: min(max(x, own.min_val), own.max_val)),
+    nn.Hardsigmoid: ("min(max(input / 6 + 1/2, 0), 1)", lambda _, x: min(max(x / 6 + 0.5, 0.0), 1.0)),
+    nn.Softplus: ("log(1 + exp(β · input)) / β", _softplus),
+    nn.CELU: (
+        "α (exp(input / α) − 1) if input < 0 else input", lambda own, x: own.alpha * math.expm1(x / own.alpha) if x < 0 else x
+    ),
+    nn.Hardshrink: ("input if |input| > λ else 0", lambda own, x: x if abs(x) > own.lambd else 0.0),
+    nn.Softshrink: ("sign(input) · max(|input| − λ, 0)", lambda own, x: math.copysign(max(abs(x) - own.lambd, 0.0), x)),
+    nn.Tanhshrink: ("input − tanh(input)", lambda _, x: x - math.tanh(x)),
+    nn.Threshold: ("input if input > threshold else value", lambda own, x: x if x > own.threshold else own.value),
+    nn.Hardswish: ("input · min(max(input / 6 + 1/2, 0), 1)", lambda _, x: x * min(max(x / 6 + 0.5, 0.0), 1.0)),
+    **dict.fromkeys(
+        (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout), ("input", lambda _, x: x)
+    ),
+}  # fmt: skip
+"""Text and function of layers that compute each number of one number; the function gets the layer and the number."""
 
 
 def _elementwise(module: nn.Module, index: Index, x: Tensor) -> Formula:
-    own, operands = x.double()[index], dict[str, Tensor]()
-    if isinstance(module, nn.PReLU):
-        operands["weight"] = module.weight.detach().double()[index[1] if len(module.weight) > 1 else 0]
-        result = own if own > 0 else operands["weight"] * own
-    else:
-        result = module.forward(own.clone())  # it may work in place
-    return Formula(_ELEMENTWISE[type(module)], {"input": own, **operands}, float(result), scale=abs(float(own)))
+    text, function = _ELEMENTWISE[type(module)]
+    own = float(x.double()[index])
+    return Formula(text, {"input": _number(own)}, function(module, own), scale=abs(own))
+
+
+def _prelu(module: nn.PReLU, index: Index, x: Tensor) -> Formula:
+    own = x.double()[index]
+    weight = module.weight.detach().double()[index[1] if len(module.weight) > 1 else 0]
+    result = float(own if own > 0 else weight * own)
+    return Formula(
+        "input if input > 0 else weight · input", {"input": own, "weight": weight}, result, scale=abs(float(own))
+    )
+
+
+def _power_mean(module: Any, index: Index, x: Tensor) -> Formula:
+    window, p = _seen(module, index, x), float(module.norm_type)
+    sides = int(type(module).__name__[-2])
+    kernel = module.kernel_size if isinstance(module.kernel_size, tuple) else (module.kernel_size,) * sides
+    share = math.prod(kernel) / window.numel()  # what lies outside of the input counts as much as what is inside
+    result, scale = (float((one.pow(p).sum() * share).pow(1 / p)) for one in (window, window.abs()))
+    return Formula(f"(Σ input^{p:g})^(1/{p:g})", {"input": window}, result, scale=scale)
+
+
+def _response_norm(module: nn.LocalResponseNorm, index: Index, x: Tensor) -> Formula:
+    before = module.size // 2
+    column = x.double().movedim(1, -1)[index[:1] + index[2:]]
+    near = column[max(0, index[1] - before) : index[1] - before + module.size]
+    own, squares = float(column[index[1]]), math.fsum(near.square().tolist())
+    result = own / (module.k + module.alpha * squares / module.size) ** module.beta
+    return Formula(
+        "input / (k + α · Σ near² / size)^β", {"input": _number(own), "near": near}, result, scale=abs(result)
+    )
+
+
+def _bag(
+    module: nn.EmbeddingBag,
+    index: Index,
+    input: Tensor,
+    offsets: Tensor | None = None,
+    per_sample_weights: Tensor | None = None,
+) -> Formula:
+    bag, unit = index
+    part: Any = bag
+    if input.dim() == 1 and offsets is not None:
+        ends = [*offsets.tolist(), len(input)]
+        part = slice(ends[bag], ends[bag + 1])
+    chosen = input[part] != (-1 if module.padding_idx is None else module.padding_idx)
+    tokens = input[part][chosen]
+    rows = module.weight.detach().double()[tokens, unit]
+    operands = {"tokens": tokens, "rows": rows}
+    if module.mode == "max":
+        return Formula("max rows", operands, float(rows.max()) if len(rows) else 0.0)
+    if per_sample_weights is not None:
+        operands["weights"] = per_sample_weights.double()[part][chosen]
+        rows = rows * operands["weights"]
+    count = max(1, len(rows)) if module.mode == "mean" else 1
+    text = "Σ rows · weights" if per_sample_weights is not None else "Σ rows"
+    scale = float(rows.abs().sum()) / count
+    return Formula(text if count == 1 else f"{text} / {count}", operands, math.fsum(rows.tolist()) / count, scale=scale)
+
+
+def _distance(module: nn.PairwiseDistance, index: Index, x: Tensor, other: Tensor) -> Formula:
+    a, b = (one.double()[index[:-1] if module.keepdim else index] for one in (x + 0 * other, other + 0 * x))
+    result, scale = (
+        float(one.pow(module.norm).sum().pow(1 / module.norm))
+        for one in ((a - b + module.eps).abs(), a.abs() + b.abs())
+    )
+    text = f"(Σ |input − other + eps|^{module.norm:g})^(1/{module.norm:g})"
+    return Formula(text, {"input": a, "other": b, "eps": _number(module.eps)}, result, scale=scale)
+
+
+def _bilinear(module: Any, index: Index, x: Tensor, other: Tensor) -> Formula:
+    a, b, weight = x.double()[index[:-1]], other.double()[index[:-1]], module.weight.detach().double()[index[-1]]
+    products = a[:, None] * weight * b
+    terms = [
+        (
+            f"input[{i}] {float(a[i]):.6g} × {float(weight[i, j]):.6g} × other[{j}] {float(b[j]):.6g}",
+            float(products[i, j]),
+        )
+        for i in range(len(a))
+        for j in range(len(b))
+    ]
+    operands = {"input": a, "weight": weight, "other": b}
+    if module.bias is not None:
+        operands["bias"] = module.bias.detach().double()[index[-1]]
+        terms.append(("bias", float(operands["bias"])))
+    text = f"Σ input · weight · other{' + bias' if module.bias is not None else ''}"
+    numbers = [number for _, number in terms]
+    return Formula(text, operands, math.fsum(numbers), tuple(terms), math.fsum(map(abs, numbers)))
 
 
 def _glu(module: nn.GLU, index: Index, x: Tensor) -> Formula:
@@ -355,7 +466,7 @@ Rule = Callable[..., Formula]
 FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys(
         (
-            nn.Linear, nn.Bilinear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+            nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
             nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
             nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.Upsample,
             nn.UpsamplingBilinear2d, nn.UpsamplingNearest2d, nn.Fold, nn.Unfold,
@@ -378,6 +489,12 @@ FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys((nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d), _softmax),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     nn.Embedding: _embedding,
+    **dict.fromkeys((nn.LPPool1d, nn.LPPool2d, nn.LPPool3d), _power_mean),
+    nn.LocalResponseNorm: _response_norm,
+    nn.PReLU: _prelu,
+    nn.EmbeddingBag: _bag,
+    nn.PairwiseDistance: _distance,
+    nn.Bilinear: _bilinear,
     nn.GLU: _glu,
     nn.CosineSimilarity: _cosine,
     nn.MultiheadAttention: _attention,

@@ -82,6 +82,15 @@ LAYERS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     "Bilinear": lambda: (nn.Bilinear(3, 4, 2), (torch.randn(5, 3), torch.randn(5, 4))),
     "GLU": lambda: (nn.GLU(1), torch.randn(2, 6, 3)),
     "CosineSimilarity": lambda: (nn.CosineSimilarity(1), (torch.randn(3, 5, 2), torch.randn(3, 5, 2))),
+    "LPPool1d": lambda: (nn.LPPool1d(3, 2, stride=1), torch.randn(2, 3, 7).abs()),
+    "LPPool2d": lambda: (nn.LPPool2d(2, (3, 2), ceil_mode=True), torch.randn(2, 3, 7, 7)),
+    "LocalResponseNorm": lambda: (nn.LocalResponseNorm(4, alpha=0.3), torch.randn(2, 7, 3, 3)),
+    "EmbeddingBag of means": lambda: (nn.EmbeddingBag(7, 4, padding_idx=2), torch.randint(7, (5, 6))),
+    "EmbeddingBag of maxima": lambda: (nn.EmbeddingBag(7, 4, mode="max"), (torch.randint(7, (9,)), torch.tensor([0, 4, 6]))),
+    "EmbeddingBag of weights": lambda: (
+        nn.EmbeddingBag(7, 4, mode="sum"), {"input": torch.randint(7, (5, 6)), "per_sample_weights": torch.randn(5, 6)}
+    ),
+    "PairwiseDistance": lambda: (nn.PairwiseDistance(3, keepdim=True), (torch.randn(5, 4), torch.randn(4))),
     "GELU by tanh": lambda: (nn.GELU("tanh"), torch.randn(2, 6)),
 }  # fmt: skip
 
@@ -197,8 +206,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "is made of others: ask one of 'blocks.0.mlp.0', 'blocks.0.mlp.1', 'blocks.0.mlp.2'",
     ),
     "no formula": (
-        lambda: pn.explain_value(nn.LocalResponseNorm(2), torch.randn(1, 2, 3), "", (0, 0, 0)),
-        r"There is no formula for the layer '' \(LocalResponseNorm\)",
+        lambda: pn.explain_value(nn.FractionalMaxPool2d(2, 2), torch.randn(1, 2, 5, 5), "", (0, 0, 0, 0)),
+        r"There is no formula for the layer '' \(FractionalMaxPool2d\)",
     ),
     "not called": (
         lambda: pn.explain_value(Unused(), torch.randn(1, 2), "layer", (0, 0)), "The layer 'layer' is not called for this"
