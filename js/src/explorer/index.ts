@@ -43,15 +43,15 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     const root = el.closest<HTMLElement>(".pnne-explorer");
     const place = root?.querySelector<HTMLElement>(".pnne-explorer-graph");
     tell();
-    if (!root || !place) return;
-    root.dataset.testid = "pnne-explorer";
-    // JupyterLab would take the keys of a list for its own: an arrow goes to the next cell.
-    const keep = (event: Event) => event.target instanceof HTMLSelectElement && event.stopPropagation();
-    root.addEventListener("keydown", keep, { signal: ended.signal });
+    if (!root) return;
+    root.dataset.testid = place ? "pnne-explorer" : "pnne-look"; // what an editor shows has no map
+    // JupyterLab would take the keys of a list or a button for its own: an arrow goes to the next cell, x cuts it.
+    const keep = ({ target }: Event) => (target as HTMLElement).setAttribute("data-lm-suppress-shortcuts", "true");
+    root.addEventListener("focusin", keep, { signal: ended.signal });
     const strip = root.querySelector<HTMLElement>(".pnne-strip");
     if (strip)
       listenToDrops(strip, (name, content) => model.send({ kind: "drop", name }, undefined, content), ended.signal);
-    fitGraph(place, ended.signal);
+    if (place) fitGraph(place, ended.signal);
     // What ipywidgets cannot name: a panel that scrolls, and the handle of the slider.
     const panel = root.querySelector<HTMLElement>(".pnne-explorer-panel");
     panel?.setAttribute("role", "region");
@@ -67,7 +67,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
       if (pressed?.dataset.pnneAsk && within === root) model.send({ kind: "ask", ask: pressed.dataset.pnneAsk });
     };
     document.addEventListener("click", ask, { signal: ended.signal });
-    listenToKeys(place, (move) => model.send({ kind: "move", move }), search, ended.signal);
+    if (place) listenToKeys(place, (move) => model.send({ kind: "move", move }), search, ended.signal);
   });
   return () => {
     cancelAnimationFrame(frame);

@@ -7,6 +7,7 @@ every view. Shapes and findings are computed after the answer.
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler import UnprovedImport
 from pnne_nb.compiler.analysis.verify import call_arguments
-from pnne_nb.errors import Diagnostic, GraphError, InspectionError, answers_misuse, expect, no_attribute
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, InspectionError, answers_misuse, expect, no_attribute
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
@@ -35,8 +36,10 @@ from pnne_nb.protocol import messages
 from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.train_messages import ControlTraining, GetTrainChoices, StartTraining, TrainRequest
+from pnne_nb.runtime.objective.losses import Loss
 from pnne_nb.widgets.editor import open_views
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
+from pnne_nb.widgets.editor.beside import Beside
 from pnne_nb.widgets.editor.card_pictures import rows
 from pnne_nb.widgets.editor.edited_document import EditedModel, document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
@@ -44,6 +47,7 @@ from pnne_nb.widgets.editor.live_proof import BEING_PROVED, LiveProof
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts, widget_tree
+from pnne_nb.widgets.host.examples import Examples
 from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, described
 
 if TYPE_CHECKING:
@@ -85,6 +89,9 @@ class GraphEditor(anywidget.AnyWidget):
         height: Height in the cell, in pixels, at least 120.
         read_only: Whether views cannot edit.
         theme: ``"auto"`` follows the notebook.
+        data: Examples, as `ModuleExplorer` takes them with `target`, `labels`, `tokenizer` and `loss`: what the explorer
+            shows beside its map is then shown beside the selected node, of the model as it is after each edit. A module is
+            imported by a call with the first of them.
         pictures: Whether cards show small pictures of what their nodes give, while a training is shown and after it: over
             the plane of its examples in a network with one Input of two numbers, or the channels of images for the first
             example. At most eight units or channels, and 64 cards. They follow the training, which waits about 3 % of its
@@ -96,7 +103,8 @@ class GraphEditor(anywidget.AnyWidget):
             keeps them.
 
     Raises:
-        ArgumentError: If `graph` is neither a document nor a module, or a document comes with arguments of a module.
+        ArgumentError: If `graph` is neither a document nor a module, a document comes with arguments of a module, or
+            there are targets without data, or more or fewer than examples.
         CompileError: If a module cannot be imported.
         FileNotFoundError: If the front end has not been built.
     """
@@ -115,6 +123,10 @@ class GraphEditor(anywidget.AnyWidget):
     _arrived: ClassVar[bool] = False  # whether a page has loaded the front end from this kernel
     _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
     unproved = traitlets.Unicode("").tag(sync=True)  # what badges say instead of that a node is proved, until it is
+    look = traitlets.Unicode("").tag(
+        sync=True
+    )  # model id of what is shown beside a selected node; "" for its properties
+    asking = traitlets.Bool(True).tag(sync=True)  # whether pages show that instead of the properties
     views = traitlets.Int(0).tag(sync=True)  # number of open views; the page writes it
     # Both are computed when a page reads the widget's state, and never sent otherwise.
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: encode_event(editor._snapshot()))
@@ -124,7 +136,7 @@ class GraphEditor(anywidget.AnyWidget):
         "pn.GraphEditor(graph) or pn.GraphEditor(net, args=(x,))",
         example_inputs="args=(x,)", input_shape="input_size=(2, 3)", width="height=560; the width is that of the cell",
     )  # fmt: skip
-    def __init__(
+    def __init__(  # noqa: PLR0913  nearly all have defaults, and the last five are those of the explorer
         self,
         graph: NodeGraph | nn.Module | None = None,
         *,
@@ -135,8 +147,23 @@ class GraphEditor(anywidget.AnyWidget):
         read_only: bool = False,
         theme: ThemeName = "auto",
         pictures: bool = False,
-    ) -> None:
+        data: Any = None, target: Any = None, labels: Sequence[str] | None = None, tokenizer: Any = None, loss: Loss = None,
+    ) -> None:  # fmt: skip
         module = graph if isinstance(graph, nn.Module) else None
+        given = {"data": data, "target": target, "labels": labels, "tokenizer": tokenizer, "loss": loss}
+        if data is None and any(one is not None for one in given.values()):
+            raise ArgumentError(
+                f"{', '.join([*given][1:])} belong to data: write pn.GraphEditor(net, data=x, target=y)."
+            )
+        self.asks: dict[str, Any] | None = None if data is None else given
+        if (
+            module is not None
+            and data is not None
+            and input_size is None
+            and isinstance(args, tuple)
+            and not (args or kwargs)
+        ):
+            args, kwargs = Examples(module, data, target, free=loss is not None).call(module)
         document = document_of(graph, args, kwargs, input_size)
         self._proof: LiveProof | None = None
         if isinstance(document, UnprovedImport):
@@ -185,6 +212,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._throttle.close,
         )
         self._release = weakref.finalize(self, _end, endings)
+        self.beside = Beside(self)
         # Nothing must run at the exit of the kernel.
         self._release.atexit = False
         self._following.add(self)
@@ -267,19 +295,38 @@ class GraphEditor(anywidget.AnyWidget):
         return self._tasks.engine
 
     @property
-    def example(self) -> tuple[Any, ...] | None:
-        """The positional arguments of a call for Run to here; with None, they are made up from the shapes of the Inputs.
+    def example(self) -> tuple[Any, ...] | int | None:
+        """With `data`, the number of the current example of all views of the model.
 
-        For an imported module, it begins as `args`. If a training is shown, its data are used instead.
+        Otherwise the positional arguments of a call for Run to here; with None, they are made up from the shapes of the
+        Inputs. For an imported module, it begins as `args`. If a training is shown, its data are used instead.
 
         Raises:
-            ArgumentError: When set to neither a tuple of arguments nor a tensor.
+            ArgumentError: When set to neither a tuple of arguments nor a tensor, or to a number without an example.
         """
+        if self.asks is not None:
+            return int(self.explorer.example)
         return None if self._example is None else self._example[0]
 
     @example.setter
-    def example(self, args: Sequence[Any] | Tensor | None) -> None:
-        self._example = None if args is None else call_arguments(args, None)
+    def example(self, args: Sequence[Any] | Tensor | int | None) -> None:
+        if isinstance(args, int) and (explorer := self.beside.explorer) is not None:
+            explorer.example = args
+        else:
+            self._example = None if args is None else call_arguments(args, None)  # type: ignore[arg-type]  # a number is refused
+
+    @property
+    def explorer(self) -> Any:
+        """The `ModuleExplorer` whose panel is beside the selected node; None without `data` and without one that shows this.
+
+        Raises:
+            PnneError: What `ModuleExplorer` raises.
+        """
+        return self.beside.explorer
+
+    def show_below(self, widget: Any) -> None:
+        """Show another widget below, in the cell; it closes with the editor."""
+        self._kept.show_instead(widget)
 
     @property
     def marks(self) -> Mapping[str, messages.NodeMark]:
@@ -309,7 +356,8 @@ class GraphEditor(anywidget.AnyWidget):
     def describe(self) -> str:
         """Return in at most 300 words of plain text what is on the screen."""
         shapes, resolved = self._analysis.known(refreshed=True)
-        found = [f"Selected: {', '.join(self.selection) or 'nothing'}", *(each.message for each in self.diagnostics)]
+        found = [f"Selected: {', '.join(self.selection) or 'nothing'}", *self.beside.lines()]
+        found += [each.message for each in self.diagnostics]
         return described([*found, *self._graph.to_text(shapes=shapes, resolved=resolved).splitlines()])
 
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
@@ -355,6 +403,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._tasks.close()
             self._release()
             self._model.forget()
+            self.beside.close()
         close_parts(self)
         super().close()
 
@@ -369,6 +418,11 @@ class GraphEditor(anywidget.AnyWidget):
         if self._release is not None:
             self._arranged_at = self._graph.version
             self._views.tell(self._snapshot)
+
+    @traitlets.observe("selection", "asking")
+    def _asked(self, _change: object) -> None:
+        if self.look and self._release is not None:
+            self.beside.follow()
 
     @traitlets.observe("views")
     def _left(self, _change: object) -> None:
@@ -415,7 +469,9 @@ class GraphEditor(anywidget.AnyWidget):
                 self._views.tell(lambda: messages.Preview(id, client, found))
             case messages.RunToHere():
                 tell = partial(self._views.conclude, request)
-                self._tasks.run_to_here(request, self._model.latest, self._example, tell)
+                explorer = self.beside.explorer
+                example = (None if explorer is None else explorer.arguments()) or self._example
+                self._tasks.run_to_here(request, self._model.latest, example, tell)
             case messages.Painted(tick=tick):
                 if self._overlay is not None:
                     self._overlay.acknowledge(tick)
@@ -445,7 +501,7 @@ class GraphEditor(anywidget.AnyWidget):
                 self.training = self.engine
         elif isinstance(request, ControlTraining) and request.action == "dashboard" and self.engine is not None:
             # As a cell would: the dashboard shows editors, and is not known here.
-            self._kept.show_instead(sys.modules["pnne_nb"].TrainingDashboard(self.engine))
+            self.show_below(sys.modules["pnne_nb"].TrainingDashboard(self.engine))
         self._views.tell(lambda: answer)
 
     def _answer_opened_view(self, id: int, client: str, known: int | None) -> None:
@@ -533,6 +589,9 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _derived(self, version: int, delta: messages.Derived, more: bool) -> None:  # as followers are called
         self._views.tell(lambda: messages.DerivedChanged(version, delta, more))
+        if not more and self.selection and self.look:
+            # Not here, where the analysis waits: what is asked may wait for the analysis.
+            threading.Thread(target=weakly(self._asked), args=(None,), name="pnne-asked", daemon=True).start()
 
     def _show_training(self, picture: messages.Training) -> None:
         had, self._picture = self._picture, picture if picture.layers or picture.pictures else None

@@ -26,7 +26,7 @@ from pnne_nb.inspector.questions.intervene import intervene
 from pnne_nb.runtime.evaluation import loss_of_each
 from pnne_nb.runtime.objective.losses import Loss, loss_for, make_loss, scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
-from pnne_nb.widgets.explorer.examples import Examples
+from pnne_nb.widgets.host.examples import Examples
 from pnne_nb.widgets.host.piecework import Piecework
 
 LIKELY: Final = 5
@@ -143,6 +143,10 @@ class Asked:
         other = copy.copy(self)
         other.net = net
         return other
+
+    def same(self, other: Asked) -> bool:
+        """Return whether these are views of one model, or of what was made of it, with the same examples."""
+        return self.examples.same(other.examples) and [*self.net.state_dict()] == [*other.net.state_dict()]
 
     def compares(self, target: object) -> Callable[..., Tensor] | None:
         """Return the loss that compares with `target`: the one given, or the usual one; None where there is none."""

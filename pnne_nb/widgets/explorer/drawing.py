@@ -9,7 +9,6 @@ import ipywidgets
 
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.process.subscribers import weakly
 from pnne_nb.widgets.editor.editor import GraphEditor
 
 
@@ -19,12 +18,12 @@ class Drawing(ipywidgets.VBox):
 
     Args:
         graph: Returns the drawn graph.
-        select: Selects a layer of the explorer, if it has it.
+        explorer: Follows what is selected in a drawing, and is shown beside it.
     """
 
-    def __init__(self, graph: Callable[[], NodeGraph], select: Callable[[str], None]) -> None:
+    def __init__(self, graph: Callable[[], NodeGraph], explorer: Any) -> None:
         super().__init__()
-        self._drawn, self._select = graph, select
+        self._drawn, self._explorer = graph, explorer
         self._editors: list[GraphEditor] = []
         self._below: GraphEditor | None = None
 
@@ -32,14 +31,15 @@ class Drawing(ipywidgets.VBox):
         return f"Drawing({len(self._editors)} editors)"
 
     def link(self, editor: GraphEditor | None) -> GraphEditor:
-        """Keep an editor, or a new one, in step with the explorer."""
+        """Keep an editor, or a new one, in step with the explorer, whose answers it shows beside its nodes."""
         expect(
             editor, GraphEditor | None, "editor", "a GraphEditor, or None", "pn.GraphEditor(explorer.graph) makes one."
         )
         shown = GraphEditor(self._drawn()) if editor is None else editor
+        shown.asking = shown.asking and editor is not None  # the panel of the explorer is in view above a drawing here
         if shown not in self._editors:
             self._editors.append(shown)
-            shown.observe(weakly(self._selected), "selection")
+            shown.beside.link(self._explorer)
         return shown
 
     def toggle(self) -> None:
@@ -64,9 +64,7 @@ class Drawing(ipywidgets.VBox):
 
     def close(self) -> None:
         """Close the drawing here; others stay open."""
-        self._editors, self._select = [], lambda _path: None
+        for editor in self._editors:
+            editor.beside.unlink(self._explorer)
+        self._editors = []
         super().close()
-
-    def _selected(self, change: Any) -> None:
-        if len(change["new"]) == 1:
-            self._select(change["new"][0])

@@ -14,15 +14,11 @@ import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.compiler import from_module
-from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, choose, expect
-from pnne_nb.errors import shown as written
+from pnne_nb.errors import InspectionError, LayerNotFoundError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inference.inference_engine import InferenceEngine
-from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
-from pnne_nb.inspector.questions.attribute import all_methods
-from pnne_nb.inspector.questions.example import element_index
 from pnne_nb.inspector.representations.compare_layers import LayerComparison, compare_layers
 from pnne_nb.inspector.statistics.patterns import near_layers
 from pnne_nb.inspector.tools.dataflow import Flow
@@ -34,25 +30,23 @@ from pnne_nb.runtime.objective.losses import Loss
 from pnne_nb.runtime.session.waiting import Started
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.editor.editor import GraphEditor
-from pnne_nb.widgets.explorer.answers import Access, Asked, refused
+from pnne_nb.widgets.explorer.answers import Access, Asked
 from pnne_nb.widgets.explorer.drawing import Drawing
-from pnne_nb.widgets.explorer.examples import OWN, Examples, require_place, subject_of
 from pnne_nb.widgets.explorer.layer_map import LayerMap, Search
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, facts, kept_html, overview_html, text_of, widgets_of
-from pnne_nb.widgets.explorer.questions import Questions
-from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights
+from pnne_nb.widgets.explorer.questions import TABS, Questions, check_question
+from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights, subject_of
 from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.strip import Strip
-from pnne_nb.widgets.explorer.wide_questions import projection, sequence
+from pnne_nb.widgets.explorer.wide_questions import answered
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.displays import answer_while_busy, button, close_parts, close_whole
+from pnne_nb.widgets.host.examples import OWN, Examples, require_place
 from pnne_nb.widgets.host.static_picture import Card, Kept, KeptPicture, Pictured, Still
 
-TABS = "Layer", "Units", "Why", "Number", "Projection", "Sequence"
-
-_CHOICES: Final = {"Units": {"dim"}, "Why": {"method", "answer"}, "Number": {"number"}}
-"""What can be chosen with a question."""
+_UNFINISHED: Final = "The graph has errors: what is shown here is the model before the last edit."
+_NOT_ASKED: Final = "is no layer of this model. pn.GraphEditor(net, data=x) asks its functions and operators, too."
 
 
 @final
@@ -107,6 +101,15 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         args: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
+        if data is None and isinstance(net, GraphEditor) and net.asks is not None:
+            own = net.asks
+            data, target, labels, tokenizer = (
+                own["data"],
+                own["target"],
+                labels or own["labels"],
+                tokenizer or own["tokenizer"],
+            )
+            loss = own["loss"] if loss is None else loss
         subject = subject_of(net, data, labels, loss)
         module, self._drawn, data, labels, loss = subject.net, subject.graph, subject.data, subject.labels, subject.loss
         if isinstance(data, Inspector):  # an earlier order: net, inspector, args
@@ -117,6 +120,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
                 "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector=inspector)."
             )
         self._reads = labels, tokenizer, loss if loss is not None else loss_fn
+        self._editor = subject.editor
         watch_cells()
         runs = Runs(
             self._asked(uncompiled(module), data if data is not None else args, target),
@@ -142,7 +146,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             button("Keep", "Keep the answer as a card under this cell", lambda: self._kept.add_card(self._card())),
         )
         self._open_button = buttons[0]
-        self._drawing = Drawing(lambda: self.graph, self._follow)
+        self._drawing = Drawing(lambda: self.graph, self)
         inset = ipywidgets.Layout(
             flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
         )
@@ -156,10 +160,12 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         body = ipywidgets.HBox([self._map, beside], layout=ipywidgets.Layout(width="100%"))
         self._access = Access(lambda: self._alive().asked, self._alone, lambda: self.graph)
         self._strip = Strip(self._access, self._show)
-        super().__init__(
-            [ipywidgets.HTML(CSS), bar, self._search.hits, self._said, self._strip, body, self._drawing, self._page]
-        )
-        self.add_class("pnne-explorer")
+        css, tree = ipywidgets.HTML(CSS), button("Show in the tree", "", self._show_tree)
+        tree.layout.align_self = "flex-start"
+        super().__init__([css, bar, self._search.hits, self._said, self._strip, body, self._drawing, self._page])
+        self.look = ipywidgets.VBox([css, tree, self._said, self._strip, self._tab, self._panel, self._page])
+        for one in (self, self.look):
+            one.add_class("pnne-explorer")
         self._page.observe(self._map.mark, "theme")
         self._tab.observe(lambda _change: self._show(), "value")
         answer_while_busy(self._tab)
@@ -214,9 +220,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         """
         if self._drawn is None:
             now = self._alive().now
-            net, examples = now.net, now.asked.examples
-            args, kwargs = call_arguments(examples.cut(range(min(2, examples.count))).inputs, net)
-            self._drawn = from_module(net, args, kwargs)
+            self._drawn = from_module(now.net, *now.asked.examples.call(now.net))
         return self._drawn
 
     @property
@@ -249,6 +253,11 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             self._runs = now.at(Path(path)) if path else now
             self._strip.forget()
             self._show()
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Return the arguments of a call with the current example, or None without data."""
+        asked = self._alive().asked
+        return asked.examples.call(asked.net, self.example) if asked.examples.given else None
 
     def bring(self, inputs: object) -> None:
         """Show an example of your own, as the model takes it: a batch of one. None goes back to the data."""
@@ -314,17 +323,8 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             ArgumentError: If there is no such question, choice, example or change.
             LayerNotFoundError: If there is no such layer, here or in `changes`.
         """
-        wrong = {*chosen} - _CHOICES.get(question, set())
-        if question not in TABS or wrong:
-            raise ArgumentError(
-                f"ask takes one of {', '.join(TABS)}, with dim= for Units, method= and answer= for Why and number= for Number, not"
-                f" {written(question)}{f' with {min(wrong)}=' if wrong else ''}."
-            )
+        check_question(question, chosen)
         self._require(path)
-        if "method" in chosen:
-            choose(chosen["method"], all_methods(), "method")
-        if "number" in chosen:
-            chosen["number"] = element_index(chosen["number"])
         with self._lock:
             if example is not None:
                 self.example = example
@@ -379,12 +379,18 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         """Use other data; see the class for the arguments."""
         with self._lock:
             before = self._alive().now
-            runs = Runs(self._asked(before.net, args, target), before.inspector)
-            flow = runs.flow()
-            self._runs = runs
-            self._map.use(flow)
+            self._use(Runs(self._asked(before.net, args, target), before.inspector))
             self._strip.use()
             self._show()
+
+    def _use(self, runs: Runs) -> None:
+        """Ask another model, or the same about other data."""
+        flow = runs.flow()
+        self._runs = runs
+        if self.selected not in flow.layers:
+            self._map.chosen = ""
+        self._map.use(flow)
+        self._strip.forget()
 
     def close(self) -> None:
         """Close all its widgets and release the module."""
@@ -396,6 +402,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             self._access.work.stop()
             self._empty(self._panel)
             close_parts(self)
+            close_whole(self.look)
             super().close()
 
     # Gestures
@@ -434,10 +441,30 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             self._weights.look(self.checkpoint)
             self._say(f"{type(error).__name__}: {error}")
 
-    def _follow(self, path: str) -> None:
-        """Select the layer that was selected in a drawing, if there is one."""
-        if self._runs is not None and path in self.flow.layers and path != self.selected:
-            self.select(path)
+    def follow(self, selection: Sequence[str]) -> None:
+        """Show what is selected in a drawing: a layer, a function, or with anything else the model.
+
+        After an edit of the editor that is explored, its model is asked as it is now.
+        """
+        with self._lock:
+            if self._runs is None:
+                return
+            edited = None if self._editor is None else self._editor.model
+            again = edited is not None and uncompiled(edited) is not self._runs.now.net
+            if edited is not None and again:
+                self._use(Runs(self._runs.now.asked.of(edited), Inspector(edited)))
+            [path] = selection if len(selection) == 1 else [self.selected]
+            known = path in self.flow.layers
+            wrong = self._editor is not None and edited is None
+            self._say(_UNFINISHED if wrong else "" if known else f"{path} {_NOT_ASKED}")
+            if again or (path if known else "") != self.selected:
+                self.select(path if known else "")
+
+    def _show_tree(self) -> None:
+        """Bring the map to where it can be seen: below the editor whose own explorer this is, or in its cell."""
+        if self._editor is not None:
+            self._editor.show_below(self)
+        self._page.send({"kind": "show"})
 
     def _draw(self) -> None:
         """Show the drawing below, or hide it."""
@@ -465,25 +492,8 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
                 widgets_of(self._alive().details(self.flow, self.selected, self.example, self._show))
             )
         else:
-            self._panel.children = tuple(self._answered(self._tab.value))
-
-    def _answered(self, tab: str) -> list[ipywidgets.Widget]:
-        """Return the answer to a question about the selected layer."""
-        asked = self._questions = Questions(self._access, self.selected, self.example, self._strip.answer)
-        try:
-            match tab:
-                case "Units":
-                    return asked.units(self._strip.what_if.add, self._strip.choose, self._count_in)
-                case "Why":
-                    return asked.why()
-                case "Projection":
-                    return projection(self._access, self.selected, self.example, self._strip.choose)
-                case "Sequence":
-                    return sequence(self._access, self.example)
-                case _:
-                    return asked.numbers()
-        except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
-            return [ipywidgets.HTML(refused(error))]
+            self._questions = Questions(self._access, self.selected, self.example, self._strip.answer)
+            self._panel.children = tuple(answered(self._tab.value, self._questions, self._strip, self._count_in))
 
     def _count_in(self, dim: int) -> None:
         """Count the units of the layer in another dimension."""

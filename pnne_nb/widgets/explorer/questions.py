@@ -11,10 +11,11 @@ import ipywidgets
 import numpy as np
 from torch import Tensor
 
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import ArgumentError, InspectionError, choose, shown
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.inspector.questions.attribute import METHODS, all_methods, attribute
 from pnne_nb.inspector.questions.changes import zero
+from pnne_nb.inspector.questions.example import element_index
 from pnne_nb.inspector.questions.explain_value import explain_value
 from pnne_nb.inspector.questions.receptive_field import receptive_field
 from pnne_nb.inspector.questions.sites import place_of
@@ -34,6 +35,30 @@ SIDE: Final = 12
 """Most numbers of an output that are shown side by side, and one below the other."""
 
 
+TABS: Final = ("Layer", "Units", "Why", "Number", "Projection", "Sequence")
+
+_CHOICES: Final = {"Units": {"dim"}, "Why": {"method", "answer"}, "Number": {"number"}}
+"""What can be chosen with a question."""
+
+
+def check_question(question: str, chosen: dict[str, Any]) -> None:
+    """Check a question and what is chosen with it, in place.
+
+    Raises:
+        ArgumentError: If there is no such question, or it has no such choice.
+    """
+    wrong = {*chosen} - _CHOICES.get(question, set())
+    if question not in TABS or wrong:
+        raise ArgumentError(
+            f"ask takes one of {', '.join(TABS)}, with dim= for Units, method= and answer= for Why and number= for Number, not"
+            f" {shown(question)}{f' with {min(wrong)}=' if wrong else ''}."
+        )
+    if "method" in chosen:
+        choose(chosen["method"], all_methods(), "method")
+    if "number" in chosen:
+        chosen["number"] = element_index(chosen["number"])
+
+
 @final
 class Questions:
     """Makes the widgets for each question about a layer.
@@ -46,6 +71,7 @@ class Questions:
     """
 
     def __init__(self, access: Access, path: str, place: int, answer: Answer | None) -> None:
+        self.access, self.path = access, path
         self._asked, self._alone = access.asked(), access.alone
         self._settings, self._work = access.settings, access.work
         self._path, self._place, self._answer = path, place, answer

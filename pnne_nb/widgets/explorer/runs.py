@@ -1,18 +1,22 @@
-"""Runs a module on the explorer's input when its results are needed and no cell uses it."""
+"""Runs the module of whatever has one on the explorer's input, when its results are needed and no cell uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import final
+from typing import Any, NamedTuple, final
 
 import ipywidgets
 from torch import Tensor, nn
 
+from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.diagnosis.finding import Finding
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import ArgumentError, InspectionError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inference.exported import ExportedModule
+from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.inspector.capture.capture import Capture
 from pnne_nb.inspector.capture.run import run_once
 from pnne_nb.inspector.inspector import Inspector
@@ -22,16 +26,67 @@ from pnne_nb.inspector.tools.attention import attention_maps
 from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer, follow
 from pnne_nb.process.subscribers import weakly
 from pnne_nb.runtime.checkpointing.files import series
+from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.session.training_registry import trainings_of
+from pnne_nb.runtime.session.waiting import Started
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.telemetry.frames import Quantity
+from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.explorer.answers import Asked
-from pnne_nb.widgets.explorer.examples import MAX_BATCH, OWN
 from pnne_nb.widgets.explorer.panel import Details
 from pnne_nb.widgets.host.displays import answer_while_busy
+from pnne_nb.widgets.host.examples import MAX_BATCH, OWN
 
 _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
+
+
+class Subject(NamedTuple):
+    """What is explored, which is refused later if it is no module, with what its owner knows about it."""
+
+    net: Any
+    data: object
+    labels: Sequence[str] | None
+    loss: Any
+    graph: NodeGraph | None = None
+    engine: TrainingEngine | None = None
+    editor: GraphEditor | None = None
+
+
+def subject_of(given: object, data: object, labels: Sequence[str] | None, loss: Any) -> Subject:
+    """Return the module of whatever has one, with what was given, or else what its owner knows.
+
+    Raises:
+        ArgumentError: If there is no module in it.
+        CompileError: If a graph is unfinished, or its weights are gone.
+    """
+    match given:
+        case NodeGraph():
+            return Subject(compile_graph(given), data, labels, loss, given)
+        case Started(engine=TrainingEngine() as engine) | (TrainingEngine() as engine):
+            match engine.recipe.train if engine.recipe.val is None else engine.recipe.val:
+                case TensorSource(tensors=own) | DatasetSource(template=own) if data is None:
+                    data = own
+                case _:
+                    pass  # a stream is read only once
+            loss = engine.recipe.loss if loss is None else loss
+            return Subject(engine.model, data, labels or engine.classes, loss, engine=engine)
+        case GraphEditor(model=None):
+            raise ArgumentError(
+                "The editor's graph has errors, which editor.diagnostics lists: there is no model to explore."
+            )
+        case GraphEditor():
+            data = given.example if data is None else data
+            return Subject(given.model, data, labels, loss, given.graph, editor=given)
+        case InferenceEngine(model=ExportedModule()):
+            raise ArgumentError(
+                "This engine runs an exported file, whose layers cannot be seen: write pn.ModuleExplorer(net), with the"
+                " network that was exported."
+            )
+        case InferenceEngine():
+            return Subject(given.model, data, labels or given.classes, loss)
+        case _:
+            return Subject(given, data, labels, loss)
 
 
 class ModelInUseError(InspectionError):

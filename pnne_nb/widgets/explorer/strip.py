@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 import ipywidgets
 import numpy as np
@@ -15,10 +16,10 @@ from torch import Tensor
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
 from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely, refused, tokens_html
-from pnne_nb.widgets.explorer.examples import OWN
 from pnne_nb.widgets.explorer.own_example import OwnExample
 from pnne_nb.widgets.explorer.what_if import WhatIf
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser
+from pnne_nb.widgets.host.examples import OWN
 from pnne_nb.widgets.host.images import coloured, data_url, picture, tiles_of
 
 ORDERS: Final = ("index", "loss", "confidence", "mistakes")
@@ -40,6 +41,8 @@ class Strip(ipywidgets.VBox):
         access: How it gets at the model.
         changed: Called when another example was chosen.
     """
+
+    _opened: ClassVar[weakref.WeakSet[Strip]] = weakref.WeakSet()
 
     def __init__(self, access: Access, changed: Callable[[], None]) -> None:
         self._asked, self._alone, self._changed = access.asked, access.alone, changed
@@ -70,6 +73,7 @@ class Strip(ipywidgets.VBox):
         self.number.observe(lambda _change: None if self._filling else self.bring(None), "value")
         answer_while_busy(self.number)
         self.use()
+        self._opened.add(self)
 
     def __repr__(self) -> str:
         return f"Strip(example {self.example})"
@@ -78,6 +82,11 @@ class Strip(ipywidgets.VBox):
     def example(self) -> int:
         """The number of the example that is shown; `OWN` for one that was brought."""
         return OWN if self._asked().examples.own is not None else int(self.number.value)
+
+    def close(self) -> None:
+        """Close the widget."""
+        self._opened.discard(self)
+        super().close()
 
     def bring(self, inputs: object) -> None:
         """Show an example that is none of the data, as the model takes it; None goes back to the data."""
@@ -89,7 +98,8 @@ class Strip(ipywidgets.VBox):
         asked = self._asked()
         self._answers, self._filling = None, True
         self._places = range(asked.examples.count)
-        self.number.max, self.number.value = asked.examples.count - 1, 0
+        self.number.max = asked.examples.count - 1
+        self.number.value = next((one.example for one in self._others() if one.example != OWN), 0)
         names = [(name, place) for place, name in enumerate(asked.labels or ())]
         for one in (self._true, self._predicted):
             one.options = [("any", _ANY), *names]
@@ -176,6 +186,13 @@ class Strip(ipywidgets.VBox):
         self._tell()
         self.refresh()
         self._changed()
+        for other in self._others() if self.example != OWN else ():
+            if other.example != self.example:
+                other.choose(self.example)
+
+    def _others(self) -> list[Strip]:
+        """Return the other views of the model, all of which show one example."""
+        return [one for one in self._opened if one is not self and one._asked().same(self._asked())]
 
     def _arrange(self) -> None:
         """Bring the examples into the chosen order, without those that the filters leave out, and show the first."""

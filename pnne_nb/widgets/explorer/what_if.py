@@ -17,8 +17,8 @@ from pnne_nb.inspector.questions.example import whole_numbers
 from pnne_nb.inspector.questions.intervene import keep
 from pnne_nb.inspector.questions.sites import place_of
 from pnne_nb.widgets.explorer.answers import Access, Answers, Asked, joined, refused, show_in
-from pnne_nb.widgets.explorer.examples import require_place
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser, close_whole
+from pnne_nb.widgets.host.examples import require_place
 from pnne_nb.widgets.host.piecework import Piecework
 
 _NUMBERS: Final[dict[str, tuple[tuple[str, float], ...]]] = {

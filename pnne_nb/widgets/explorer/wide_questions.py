@@ -15,7 +15,9 @@ from pnne_nb.inference.generate import generate
 from pnne_nb.inspector.representations.logit_lens import logit_lens
 from pnne_nb.inspector.representations.project import project
 from pnne_nb.inspector.tools.attention import attention_maps
-from pnne_nb.widgets.explorer.answers import Access, first_tensor, show_in
+from pnne_nb.widgets.explorer.answers import Access, first_tensor, refused, show_in
+from pnne_nb.widgets.explorer.questions import Questions
+from pnne_nb.widgets.explorer.strip import Strip
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser
 from pnne_nb.widgets.host.images import picture, tiles_of
 from pnne_nb.widgets.host.static_picture import Pictured, Still
@@ -40,6 +42,31 @@ class Points(Figure, Pictured):
         lines = [scattered("", dots.x[colours == one], dots.y[colours == one], one) for one in np.unique(colours)]
         panel = Panel(up.label, across.label, lines, counts=False)
         return Chart("Projection", [panel], [f"{len(dots.x)} examples."]).still()
+
+
+def answered(tab: str, asked: Questions, strip: Strip, count_in: Callable[[int], None]) -> list[ipywidgets.Widget]:
+    """Return the answer to a question about a layer; errors are shown where they were provoked.
+
+    Args:
+        tab: The question.
+        asked: The layer, with its example.
+        strip: Takes examples and changes that are chosen in the answer.
+        count_in: Counts units in another dimension.
+    """
+    try:
+        match tab:
+            case "Units":
+                return asked.units(strip.what_if.add, strip.choose, count_in)
+            case "Why":
+                return asked.why()
+            case "Projection":
+                return projection(asked.access, asked.path, strip.example, strip.choose)
+            case "Sequence":
+                return sequence(asked.access, strip.example)
+            case _:
+                return asked.numbers()
+    except Exception as error:  # noqa: BLE001  the model's own, too
+        return [ipywidgets.HTML(refused(error))]
 
 
 def projection(access: Access, path: str, place: int, show: Callable[[int], None]) -> list[ipywidgets.Widget]:

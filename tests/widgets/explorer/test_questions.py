@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import pnne_nb as pn
-from pnne_nb.widgets.explorer.explorer import TABS, ModuleExplorer
+from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+from pnne_nb.widgets.explorer.questions import TABS
 from pnne_nb.widgets.explorer.what_if import part_of
 from tests.inspector.models import hooks_on
 from tests.widgets.explorer.digits import digits
@@ -354,8 +355,11 @@ def test_what_is_selected_in_the_drawing_is_selected_in_the_tree() -> None:
     assert explorer.selected == "1"
     explorer.select("4")
     assert editor.selection == ("4",)
+    assert editor.look
     editor.selection = ("nothing",)
-    assert explorer.selected == "4"
+    assert explorer.selected == ""
+    assert "nothing is no layer" in explorer._said.value
+    explorer.select("4")
     press(explorer, "Show in the drawing")
     below = explorer._drawing._below
     assert below is not None

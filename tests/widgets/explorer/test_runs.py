@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import pnne_nb as pn
 from pnne_nb.errors import ArgumentError, InspectionError
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.widgets.explorer.explorer import TABS, ModuleExplorer
+from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+from pnne_nb.widgets.explorer.questions import TABS
 from tests.widgets.explorer.digits import digits
 
 _, X, Y = digits()

@@ -3,6 +3,7 @@ import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { isBox } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
 import { Advanced, isRare } from "../fields/Advanced";
+import { Ask, AskTabs } from "../fields/Ask";
 import { Field } from "../fields/Field";
 import { NameField } from "../fields/NameField";
 import { OriginLine } from "../fields/OriginBadge";
@@ -14,6 +15,7 @@ import { exampleLabel, shapeLabel } from "../scene/shapes";
 import { PROMOTED } from "../scene/summary";
 import { exactText } from "../values/amounts";
 import { textOf } from "../values/text";
+
 import { BlockForm } from "./BlockForm";
 import { BoxForm } from "./Box";
 import { Costs } from "./Costs";
@@ -36,14 +38,19 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
   const frames = useView((view) => view.frames);
   const [chosen] = selected.size === 0 && frames.size === 1 ? frames : [];
   const frame = chosen === undefined ? undefined : scene?.graph.frames.get(chosen);
+  const look = useSession((state) => state.look);
+  const asking = useSession((state) => state.asking);
   return (
     <aside
-      className="pnne-properties nowheel"
+      className={`pnne-properties nowheel${asking ? " pnne-asking" : ""}`}
       aria-label="Properties"
       // The help has nothing to focus, and is scrolled by keyboard.
       tabIndex={node || frame || selected.size > 1 ? undefined : 0}
     >
-      {scene && node ? (
+      {look && <AskTabs />}
+      {asking ? (
+        <Ask look={look} />
+      ) : scene && node ? (
         <fieldset disabled={readOnly}>
           {forms.map((each) => (
             <NodeForm key={scene.prefix + each.name} scene={scene} node={each} />

@@ -40,6 +40,13 @@ interface CellModel {
   readonly outputs: { add(output: object): number; set(index: number, output: object): void; clear(): void };
 }
 
+/** A view of ipywidgets. */
+interface OtherView {
+  readonly el: HTMLElement;
+  readonly luminoWidget?: { readonly constructor: { attach(widget: unknown, place: HTMLElement): void } };
+  remove(): void;
+}
+
 /** A map that all editors of the page share: each is a module instance of its own. */
 export function onPage<T>(name: string): Map<string, T> {
   const page = globalThis as { [key: symbol]: Map<string, T> | undefined };
@@ -62,5 +69,8 @@ export interface Model {
   readonly widget_manager?: {
     readonly kernel?: KernelConnection | null;
     readonly context?: { readonly model: NotebookModel } | null;
+    /** Widgets of all kinds, by id; marimo has no views of them. */
+    get_model(id: string): Promise<unknown>;
+    create_view?(model: unknown): Promise<OtherView>;
   };
 }

@@ -60,6 +60,9 @@ export interface SessionState {
   readonly readOnly: boolean;
   /** What badges say while an import is being proved; empty once it is. */
   readonly unproved: string;
+  /** The id of a widget that is shown beside a selected node, or nothing, and whether it is shown now. */
+  readonly look: string;
+  readonly asking: boolean;
   readonly training: LiveTraining | null;
   /** What nodes give, as the address of a picture, by path; the set of these paths stays the same while they do. */
   readonly pictures: Readonly<Record<string, string>>;
@@ -73,8 +76,14 @@ export interface SessionState {
   readonly done: { readonly label: string; readonly ops: readonly Op[] } | null;
 }
 
-function traitsOf(model: Model): Pick<SessionState, "readOnly" | "unproved"> {
-  return { readOnly: model.get("read_only") === true, unproved: String(model.get("unproved") ?? "") };
+function traitsOf(model: Model): Pick<SessionState, "readOnly" | "unproved" | "look" | "asking"> {
+  const [unproved, look] = [String(model.get("unproved") ?? ""), String(model.get("look") ?? "")];
+  return {
+    readOnly: model.get("read_only") === true,
+    unproved,
+    look,
+    asking: look !== "" && model.get("asking") === true,
+  };
 }
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
@@ -127,6 +136,8 @@ export class Session {
       "change:snapshot": reopen,
       "change:read_only": tell,
       "change:unproved": tell,
+      "change:look": tell,
+      "change:asking": tell,
     };
     for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
     const unwatch = watchKernel(

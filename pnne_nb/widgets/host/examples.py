@@ -1,4 +1,4 @@
-"""What an explorer is opened on: the module of whatever has one, and `Examples`, of which it shows one at a time."""
+"""`Examples`: the inputs and targets that an explorer or an editor has, of which it shows one at a time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
-from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, argument_names, spread_inputs
 from pnne_nb.errors import ArgumentError, shown
-from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inference.exported import ExportedModule
-from pnne_nb.inference.inference_engine import InferenceEngine
+from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.runtime.data.open_data import Table, as_tensors, count_examples
-from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
-from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.evaluation import fingerprint
-from pnne_nb.runtime.session.waiting import Started
-from pnne_nb.widgets.editor.editor import GraphEditor
 
 OWN: Final = -1
 """The number of an example that a person has brought."""
@@ -80,6 +73,7 @@ class Examples:
         self._dataset: Dataset[Any] | None = data if isinstance(data, Dataset) else None
         if target is None:
             data, target = _split(net, data)
+        self._source = _parts(data)
         self._data, self._target = _read(data, "data"), _read(target, "target")
         self._split = False
         self.own: Any = None
@@ -131,6 +125,15 @@ class Examples:
         first = min(self.count, MAX_BATCH)
         return self.cut(range(first), place) if place < first else self.cut([*range(first - 1), place], first - 1)
 
+    def call(self, net: nn.Module, place: int | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call of `net` with the example at `place`; with None, with the first two."""
+        return call_arguments(self.cut(range(min(2, self.count)) if place is None else [place]).inputs, net)
+
+    def same(self, other: Examples) -> bool:
+        """Return whether the inputs are the same objects."""
+        pairs = zip(self._source, other._source, strict=False)
+        return self.given and len(self._source) == len(other._source) and all(one is two for one, two in pairs)
+
     def fingerprint(self) -> str:
         """Return what names the targets in this order; empty where they are not at hand."""
         found = self._target if isinstance(self._target, Tensor) and len(self._target) == self.count else None
@@ -157,54 +160,6 @@ class Examples:
                 return tuple(self._some(part, places) for part in value)
             case _:
                 return value
-
-
-class Subject(NamedTuple):
-    """What is explored, which is refused later if it is no module, with what its owner knows about it."""
-
-    net: Any
-    data: object
-    labels: Sequence[str] | None
-    loss: Any
-    graph: NodeGraph | None = None
-    engine: TrainingEngine | None = None
-    editor: GraphEditor | None = None
-
-
-def subject_of(given: object, data: object, labels: Sequence[str] | None, loss: Any) -> Subject:
-    """Return the module of whatever has one, with what was given, or else what its owner knows.
-
-    Raises:
-        ArgumentError: If there is no module in it.
-        CompileError: If a graph is unfinished, or its weights are gone.
-    """
-    match given:
-        case NodeGraph():
-            return Subject(compile_graph(given), data, labels, loss, given)
-        case Started(engine=TrainingEngine() as engine) | (TrainingEngine() as engine):
-            match engine.recipe.train if engine.recipe.val is None else engine.recipe.val:
-                case TensorSource(tensors=own) | DatasetSource(template=own) if data is None:
-                    data = own
-                case _:
-                    pass  # a stream is read only once
-            loss = engine.recipe.loss if loss is None else loss
-            return Subject(engine.model, data, labels or engine.classes, loss, engine=engine)
-        case GraphEditor(model=None):
-            raise ArgumentError(
-                "The editor's graph has errors, which editor.diagnostics lists: there is no model to explore."
-            )
-        case GraphEditor():
-            data = given.example if data is None else data
-            return Subject(given.model, data, labels, loss, given.graph, editor=given)
-        case InferenceEngine(model=ExportedModule()):
-            raise ArgumentError(
-                "This engine runs an exported file, whose layers cannot be seen: write pn.ModuleExplorer(net), with the"
-                " network that was exported."
-            )
-        case InferenceEngine():
-            return Subject(given.model, data, labels or given.classes, loss)
-        case _:
-            return Subject(given, data, labels, loss)
 
 
 def _split(net: nn.Module, data: object) -> tuple[object, object]:
