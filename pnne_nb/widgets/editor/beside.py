@@ -32,6 +32,11 @@ class Beside:
         return f"Beside({self._linked!r})"
 
     @property
+    def is_linked(self) -> bool:
+        """Whether an explorer is shown."""
+        return self._linked is not None
+
+    @property
     def explorer(self) -> Any:
         """The explorer that is shown; that of the editor's data is made now, and None without data."""
         editor = self._editor()
@@ -66,10 +71,12 @@ class Beside:
 
     def close(self) -> None:
         """Close it, with the explorer of the editor's data."""
+        editor, self._editor = self._editor(), lambda: None  # no thread makes an explorer from here on
         if self._own is not None:
             self._own.close()
         self._show(None)
-        self._editor = lambda: None
+        if editor is not None:
+            editor.look = ""
 
     def _show(self, widget: ipywidgets.Widget | None) -> None:
         editor, box = self._editor(), self._box

@@ -589,7 +589,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _derived(self, version: int, delta: messages.Derived, more: bool) -> None:  # as followers are called
         self._views.tell(lambda: messages.DerivedChanged(version, delta, more))
-        if not more and self.selection and self.look:
+        if not more and self.beside.is_linked:
             # Not here, where the analysis waits: what is asked may wait for the analysis.
             threading.Thread(target=weakly(self._asked), args=(None,), name="pnne-asked", daemon=True).start()
 
