@@ -79,6 +79,7 @@ FULL = {
     "assumes": ["x.shape[1] is 3"], "omitted": ["mask"], "variables": {"output": "h"}, "ties": {"weight": "embed.weight"},
     "frozen": ["", "0"],
     "dtype": "float64", "twice": True, "values": "absent", "called": False, "whole": True,
+    "sizes": [["N", 5], None],
 }  # fmt: skip
 """Every field at another value than its default, in the order and form of a file."""
 
