@@ -21,7 +21,7 @@ import pnne_nb as pn
 from benchmarks.budgets import Budgets
 from benchmarks.models import resnet50
 from benchmarks.paired import Block, Cost, compare
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.compiler.pipeline.compile import forget, load
 
 SECONDS = 25.0
@@ -260,7 +260,7 @@ def main() -> None:
     graph = chain(1_000)
     rng = random.Random(0)
     edits = []
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         for number in range(200):
             index = 3 * rng.randrange(333)

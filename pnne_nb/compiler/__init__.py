@@ -14,7 +14,7 @@ from pnne_nb.compiler.passes.pass_manager import transform as transform
 from pnne_nb.compiler.pipeline.compile import compile as compile  # the contract's name
 from pnne_nb.compiler.pipeline.compile import load_weights as load_weights
 from pnne_nb.compiler.pipeline.compile import to_source as to_source
-from pnne_nb.compiler.pipeline.incremental import Analysis as Analysis
+from pnne_nb.compiler.pipeline.incremental import IncrementalAnalysis as IncrementalAnalysis
 from pnne_nb.compiler.shapes.infer import TensorSpec as TensorSpec
 from pnne_nb.compiler.shapes.infer import infer_shapes as infer_shapes
 from pnne_nb.compiler.torch_compiler import TorchCompiler as TorchCompiler

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.errors import Fix
 
 Size = int | str
@@ -373,7 +373,7 @@ def test_a_mismatch_names_both_sizes_and_carries_the_fix(
 
 def shape_findings(graph: pn.NodeGraph) -> list[pn.Diagnostic]:
     """Return what shape inference finds."""
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         return [found for found in analysis.diagnostics if found.severity == "error"]
 
 

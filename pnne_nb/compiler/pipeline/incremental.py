@@ -1,6 +1,6 @@
 """Keeps shapes, costs and diagnostics of a document up to date while it is edited, and reports them as deltas.
 
-An `Analysis` follows one document. After an edit it analyses again the edited nodes, and downstream nodes whose inputs
+An `IncrementalAnalysis` follows one document. After an edit it analyses again the edited nodes, and downstream nodes whose inputs
 have changed; `refresh` returns the differences since the last call.
 """
 
@@ -35,7 +35,7 @@ Entry = TypeVar("Entry")
 
 
 @final
-class Analysis:
+class IncrementalAnalysis:
     """Shapes, inferred sizes, diagnostics and costs of one document, updated after each edit.
 
     Methods may be called from any thread. Close it, or use it as a context manager, to stop following the

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from pnne_nb.errors import GraphError, UnknownNodeError, near, shown
 from pnne_nb.graph.edits.add_node import meant_type
-from pnne_nb.graph.edits.gaps import Room, areas, card_size
+from pnne_nb.graph.edits.gaps import Gaps, areas, card_size
 from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
@@ -190,7 +190,7 @@ def insert_after(content: Content, place: Place, new: AddNode, types: Types) -> 
     across = drawn_right(graph)
     cards = areas(content, graph, across=across, types=types)
     size = card_size([into.name], [out.name], across=across, lines=1)
-    position, moves = Room(graph, cards, graph.frames.values(), across=across).after(node.name, size)
+    position, moves = Gaps(graph, cards, graph.frames.values(), across=across).after(node.name, size)
     slot = f"{into.name}_0" if into.variadic else into.name
     ops: list[Op] = [
         *moves,

@@ -68,7 +68,7 @@ def card_size(inputs: Collection[str], outputs: Collection[str], *, across: bool
 
 
 @final
-class Room:
+class Gaps:
     """The cards and frames of one graph, beside nodes that are removed or replaced."""
 
     def __init__(self, graph: GraphIndex, cards: Mapping[str, Area], frames: Iterable[Frame], *, across: bool) -> None:

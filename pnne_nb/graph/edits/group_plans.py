@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from pnne_nb.errors import CycleError, GraphError
-from pnne_nb.graph.edits.gaps import Position, Room, areas, card_size
+from pnne_nb.graph.edits.gaps import Gaps, Position, areas, card_size
 from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.annotation import Frame, held
 from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_ports
@@ -79,7 +79,7 @@ def plan_group(
     index = graph.index_of(nodes[0].name)
     others = [frame for frame in graph.frames.values() if frame not in framed]
     across = drawn_right(graph)
-    room = Room(graph, areas(content, graph, across=across, types=types), others, across=across)
+    room = Gaps(graph, areas(content, graph, across=across, types=types), others, across=across)
     position, moves = room.closed(
         [node.name for node in nodes], card_size(border.inputs.values(), border.outputs.values(), across=across)
     )
@@ -122,7 +122,7 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "", types: Types 
     index = graph.index_of(block.name)
     across = drawn_right(graph if graph.edges else inner)
     inside = areas(content, inner, across=across, types=types)
-    room = Room(graph, areas(content, graph, across=across, types=types), graph.frames.values(), across=across)
+    room = Gaps(graph, areas(content, graph, across=across, types=types), graph.frames.values(), across=across)
     shift, moves = room.opened(block.name, [inside[node.name] for node in nodes if node.name in inside])
     ops: list[Op] = [*moves, RemoveNode(block.name, graph.id)]
     around = block.properties.get(INSIDE.name)  # the nodes still run inside these contexts

@@ -8,7 +8,7 @@ from typing import Any, Protocol, final
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.sources import dismiss, named
-from pnne_nb.runtime.faults.watchdog import StallWatch
+from pnne_nb.runtime.faults.stall_watch import StallWatch
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Event
 from pnne_nb.runtime.thread.control import Control

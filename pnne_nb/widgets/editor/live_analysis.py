@@ -12,7 +12,7 @@ from typing import ClassVar, Final, final
 
 import msgspec
 
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.layout.cards import Resolved
@@ -44,7 +44,7 @@ class LiveAnalysis:
 
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
-        self._analysis: Analysis | None = None  # None: nobody follows
+        self._analysis: IncrementalAnalysis | None = None  # None: nobody follows
         self._followers: tuple[Tell, ...] = ()
         self._refreshing = fork_safe(threading.RLock())
         self._whole = Derived()
@@ -77,7 +77,7 @@ class LiveAnalysis:
         with self._starting:
             self._followers = (*self._followers, tell)
             if self._analysis is None:
-                self._analysis, self._whole = Analysis(self._graph), Derived()
+                self._analysis, self._whole = IncrementalAnalysis(self._graph), Derived()
         return partial(self._leave, tell)
 
     def request(self) -> None:
@@ -93,7 +93,7 @@ class LiveAnalysis:
         with self._refreshing:
             analysis = self._analysis
             if analysis is None:
-                with Analysis(self._graph) as alone:
+                with IncrementalAnalysis(self._graph) as alone:
                     delta = alone.refresh()
                 with self._starting:
                     self._whole = Derived(example=delta.example)
@@ -125,7 +125,7 @@ class LiveAnalysis:
         analysis = self._analysis
         return Consequence() if analysis is None else analysis.preview(source, target)
 
-    def _take(self, analysis: Analysis | None, version: int, delta: Derived) -> None:
+    def _take(self, analysis: IncrementalAnalysis | None, version: int, delta: Derived) -> None:
         with self._starting:
             if analysis is not self._analysis:
                 return  # no follower is left

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pnne_nb as pn
-from pnne_nb.compiler.pipeline.incremental import Analysis
+from pnne_nb.compiler.pipeline.incremental import IncrementalAnalysis
 
 
 def net() -> pn.NodeGraph:
@@ -103,7 +103,7 @@ def test_what_has_no_single_result_to_give_cannot_be_left_out() -> None:
 
 def test_an_edit_leaves_out_and_brings_back_in_the_live_analysis() -> None:
     graph = net()
-    analysis = Analysis(graph)
+    analysis = IncrementalAnalysis(graph)
     try:
         analysis.refresh()
         assert analysis.shapes["fc2.output"].shape == ("N", 4)

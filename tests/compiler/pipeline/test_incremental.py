@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.compiler.shapes import trial as trying
 from pnne_nb.graph.model.lint import MAX_NODES
 from pnne_nb.protocol.messages import Derived, TensorShape
@@ -19,7 +19,7 @@ NOTHING = Derived()
 
 
 def test_the_first_delta_tells_everything() -> None:
-    with Analysis(graphs.lenet()) as analysis:
+    with IncrementalAnalysis(graphs.lenet()) as analysis:
         delta = analysis.refresh()
         assert delta.shapes["conv1.output"] == TensorShape(("N", 6, 24, 24), "float32")
         assert delta.resolved == {"conv2": {"in_channels": 6}, "fc": {"in_features": 256}}
@@ -34,7 +34,7 @@ def test_the_first_delta_tells_everything() -> None:
 
 def test_an_edit_tells_only_what_it_changed() -> None:
     graph = graphs.lenet()
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         graph.set("conv2", out_channels=8)
         delta = analysis.refresh()
@@ -52,7 +52,7 @@ def test_only_what_really_changed_is_tried_again(monkeypatch: pytest.MonkeyPatch
         tried.append(trial._spec.type)
         return run(trial)
 
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         trying.forget()
         monkeypatch.setattr(trying._Trial, "run", counting)
@@ -67,7 +67,7 @@ def test_only_what_really_changed_is_tried_again(monkeypatch: pytest.MonkeyPatch
 
 def test_moving_and_renaming_the_document_change_nothing() -> None:
     graph = graphs.mlp()
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         graph.move("fc1", x=3, y=4)
         graph.name = "other"
@@ -79,7 +79,7 @@ def test_a_size_that_follows_from_drawn_data_is_no_problem() -> None:
     graph.add("Linear", name="hidden", out_features=4)
     graph.add("Linear", name="x2", in_features=4, out_features=2)
     graph.connect("hidden", "x2")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         [found] = [one for one in analysis.diagnostics if one.code == "auto-unresolved"]
         assert found.severity == "warning"
         graph.add("Dataset", name="wine", source="wine")
@@ -94,7 +94,7 @@ def test_a_size_that_follows_from_drawn_data_is_no_problem() -> None:
 
 def test_findings_come_and_go() -> None:
     graph = graphs.mlp()
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         graph.set("fc2", in_features=9)
         delta = analysis.refresh()
@@ -115,7 +115,7 @@ def test_findings_come_and_go() -> None:
 
 def test_nested_graphs_are_followed_by_path() -> None:
     graph = graphs.nested()
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         graph.set("layer1.0", out_features=5)
         delta = analysis.refresh()
@@ -131,7 +131,7 @@ def test_nested_graphs_are_followed_by_path() -> None:
 
 def test_the_document_without_input_or_output_says_so() -> None:
     graph = pn.NodeGraph("empty")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         assert {d.code for d in analysis.refresh().diagnostics[""]} == {"no-input", "no-output"}
         graph.add("Input", "x")
         assert {d.code for d in analysis.refresh().diagnostics[""]} == {"no-output"}
@@ -141,7 +141,7 @@ def test_a_type_that_is_registered_later_is_noticed() -> None:
     graph = graphs.mlp()
     text = graph.to_json().replace('"Tanh"', '"LateTanh"')
     graph = pn.NodeGraph.from_json(text)
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         assert analysis.refresh().diagnostics["act"][0].code == "unknown-type"
 
         class LateTanh(nn.Module):
@@ -188,7 +188,7 @@ def test_deltas_always_add_up_to_what_a_fresh_look_finds(seed: int) -> None:
     graph.add("Input", "x", shape=("N", 4))
     graph.add("Output", "y")
     state = Derived()
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         for _ in range(60):
             random_edit(graph, rng)
             delta = analysis.refresh()
@@ -201,7 +201,7 @@ def test_deltas_always_add_up_to_what_a_fresh_look_finds(seed: int) -> None:
                         known[path] = entry
             if delta.example is not None:
                 state = msgspec.structs.replace(state, example=delta.example)
-            with Analysis(graph) as fresh:
+            with IncrementalAnalysis(graph) as fresh:
                 assert fresh.refresh() == state
                 assert fresh.shapes == analysis.shapes
 
@@ -209,7 +209,7 @@ def test_deltas_always_add_up_to_what_a_fresh_look_finds(seed: int) -> None:
 def test_edits_and_refreshes_from_several_threads() -> None:
     graph = graphs.lenet()
     errors: list[BaseException] = []
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
 
         def refresh() -> None:
             try:
@@ -232,7 +232,7 @@ def test_edits_and_refreshes_from_several_threads() -> None:
 
 def test_a_closed_analysis_follows_no_more() -> None:
     graph = graphs.mlp()
-    analysis = Analysis(graph)
+    analysis = IncrementalAnalysis(graph)
     analysis.refresh()
     analysis.close()
     assert len(graph._ledger.delivery) == 0
@@ -244,7 +244,7 @@ def test_graphs_nested_deeper_than_python_can_call_are_refused() -> None:
     graph.add("ReLU", "act")
     graph.add("Output", "y")
     graphs.wire(graph, "x act y")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         name = "act"
         for level in range(60):
             name = graph.group([name], f"level{level}").name
@@ -265,7 +265,7 @@ def test_a_document_that_nests_its_way_to_billions_is_refused() -> None:
     graph.add("ReLU", "act")
     graph.add("Output", "y")
     graphs.wire(graph, "x act y")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         inner = graph.group(["act"], "level0")
         for level in range(1, 40):

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.compiler.shapes.cost import MultiplyAdds, share
 from pnne_nb.protocol.messages import NodeCost
 from tests.compiler import graphs
 
 
 def costs_of(graph: pn.NodeGraph) -> dict[str, NodeCost]:
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         return analysis.costs
 
 
@@ -84,7 +84,7 @@ def test_the_example_says_which_sizes_the_costs_are_for() -> None:
     graph.add("Input", "x", shape=("N", 3, "H", "W"))
     graph.add("Conv2d", "conv", in_channels=3, out_channels=2, kernel_size=1)
     graph.connect("x", "conv")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         delta = analysis.refresh()
         assert delta.example is not None
         assert delta.example["N"] == 1
@@ -100,7 +100,7 @@ def test_the_example_says_which_sizes_the_costs_are_for() -> None:
 
 def test_an_inner_edit_changes_what_the_block_costs() -> None:
     graph = graphs.nested()
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         analysis.refresh()
         before = analysis.costs["layer1"]
         graph.set("layer1.0", bias=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pnne_nb as pn
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.compiler.shapes import scope
 from pnne_nb.errors import Fix
 
@@ -31,7 +31,7 @@ def test_a_device_that_is_not_here_is_said_at_the_node_until_it_is_another(group
     graph = chain()
     if group:
         graph.group(group, name="block")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         assert analysis.refresh().diagnostics == {}
         graph.set(node, device="cuda:1")
         delta = analysis.refresh()
@@ -55,7 +55,7 @@ def test_a_function_that_makes_a_tensor_there_is_told_of_as_well() -> None:
     graph.add("zeros", name="made", size=(2, 3), device="cuda:1")
     graph.add("Output", name="y")
     graph.connect("made", "y")
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         assert [str(found) for found in analysis.refresh().diagnostics["made"]] == [f"made: {WARNING}"]
 
 

@@ -14,7 +14,7 @@ from ipywidgets.widgets.widget import _instances
 import torch
 torch.set_num_threads(1)
 import pnne_nb as pn
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.process.background_import import _threads
 from pnne_nb.widgets.editor.editor import GraphEditor
 
@@ -77,7 +77,7 @@ def test_many_runs_of_a_cell_leave_one_editor(run: Run) -> None:
     for _ in range(RUNS):
         run(SHOW, "cell")
     code = (
-        "print(sum(isinstance(w, GraphEditor) for w in _instances.values()), alive(Analysis), "
+        "print(sum(isinstance(w, GraphEditor) for w in _instances.values()), alive(IncrementalAnalysis), "
         f"len(graph._ledger.delivery), (tracemalloc.get_traced_memory()[0] - before) // {RUNS})"
     )
     widgets, analyses, observers, grown = map(int, run(code, "measure")["text"].split())
@@ -91,5 +91,5 @@ def test_a_front_end_that_does_not_name_its_cells_leaves_one_editor_too(run: Run
     run(SETUP, None)
     for _ in range(4):
         run(SHOW, None)
-    code = "print(sum(isinstance(w, GraphEditor) for w in _instances.values()), alive(Analysis))"
+    code = "print(sum(isinstance(w, GraphEditor) for w in _instances.values()), alive(IncrementalAnalysis))"
     assert run(code, None)["text"].split() == ["1", "1"]

@@ -49,7 +49,7 @@ def test_an_analysis_that_is_given_up_goes_on_where_it_ended(monkeypatch: pytest
             if rounds == 2:
                 graph.set("conv2", padding=1)
         assert rounds > 3
-        with pn.compiler.Analysis(graph) as alone:
+        with pn.compiler.IncrementalAnalysis(graph) as alone:
             whole = alone.refresh()
         assert derivation.whole.shapes == whole.shapes
         assert derivation.whole.resolved == whole.resolved

@@ -44,7 +44,7 @@ _VIEWS = frozenset(("view", "reshape"))
 
 
 @final
-class Assumptions:
+class Guards:
     """Collects the assumptions of one recording, and records their checks.
 
     Attributes:

@@ -15,7 +15,7 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts
 
 
 class Assumed(Protocol):
-    """The assumptions of a recording on its example: the part of `Assumptions` that proxies need."""
+    """The assumptions of a recording on its example: the part of `Guards` that proxies need."""
 
     ranked: bool
 

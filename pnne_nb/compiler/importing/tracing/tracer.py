@@ -64,7 +64,7 @@ from pnne_nb.compiler.importing.tracing.calls import (
     optional_names,
 )
 from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
-from pnne_nb.compiler.importing.tracing.guards import Assumptions, asks_type, origin, without_inputs
+from pnne_nb.compiler.importing.tracing.guards import Guards, asks_type, origin, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls, Types, fields_of, with_fields
@@ -256,7 +256,7 @@ class ForwardTracer(recording.TraceRecorder):
         self._decisions: dict[str, Decision] = {}
         self._count: Counter[str] = Counter()
         self._branches = False
-        self.assumptions: Assumptions = Assumptions(self.graph)
+        self.assumptions: Guards = Guards(self.graph)
         self.surroundings = ActiveContexts()
         self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
         self._objects = Objects(self, module)

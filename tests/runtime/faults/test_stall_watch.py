@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pnne_nb.runtime.faults import watchdog
-from pnne_nb.runtime.faults.watchdog import StallWatch
+from pnne_nb.runtime.faults import stall_watch
+from pnne_nb.runtime.faults.stall_watch import StallWatch
 from pnne_nb.telemetry.frames import AnomalyFrame
 from tests.runtime.tasks import engine
 
@@ -32,9 +32,9 @@ class Held(Dataset[tuple[Tensor, int]]):
 
 
 def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "_LOOKS", 1000)
+    monkeypatch.setattr(stall_watch, "_LOOKS", 1000)
     # On a busy machine, any step may take long.
-    data = Held(lambda: monkeypatch.setattr(watchdog, "PATIENCE", 0.2))
+    data = Held(lambda: monkeypatch.setattr(stall_watch, "PATIENCE", 0.2))
     trained = engine(train_data=data, shuffle=False, epochs=1)
     told: list[AnomalyFrame] = []
 
