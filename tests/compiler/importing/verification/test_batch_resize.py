@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import pnne_nb as pn
-from pnne_nb.compiler import Analysis
+from pnne_nb.compiler import IncrementalAnalysis
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, resized, with_size
 from pnne_nb.compiler.shapes.infer import TensorSpec, infer
 from pnne_nb.graph.layout.texts import shape_label
@@ -95,7 +95,7 @@ def test_sizes_that_the_proof_varied_have_names_in_a_picture(
 
 def test_no_size_is_named_that_an_edit_has_fixed() -> None:
     graph = pn.from_module(nn.Sequential(nn.Linear(4, 6), nn.ReLU()), torch.rand(2, 8, 4))
-    with Analysis(graph) as analysis:
+    with IncrementalAnalysis(graph) as analysis:
         assert analysis.shapes["1.output"].named == ("N", "T", 6)
         graph.add("Linear", name="over", in_features=8, out_features=3)
         graph.add("transpose", name="turned", dim0=1, dim1=2)
