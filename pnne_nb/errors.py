@@ -378,8 +378,11 @@ def meant(name: object, known: Iterable[str], *tables: Mapping[str, str]) -> str
         ((start, end) for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)),
         key=lambda run: (run[0] - run[1], "".join(parts[slice(*run)]) not in names, run[0]),
     )
+    is_typo = bool(difflib.get_close_matches(name, own, n=1, cutoff=0.85))
     for start, end in runs:
         run = parts[start:end]
+        if is_typo and len(run) < len(parts):
+            break  # ``kernal_size`` is not ``size``
         if len(parts) > 1 and run[0] in _EMPTY and len(run) == 1:
             continue
         plain = "".join(run)
