@@ -77,25 +77,25 @@ def carry_over(
     set_by_node = {kind: typed_in(kind) for kind in {type(module) for module in target.modules()}}
     for prefix, module in target.named_modules():
         dot = f"{prefix}." if prefix else ""
-        before = former_path(prefix, former)
-        place = f"{before}." if before else "" if before is not None else "\0"  # no tensor has that name
         for is_parameter, fresh_ones in ((True, module._parameters), (False, module._buffers)):
             for name, fresh in list(fresh_ones.items()):
                 if fresh is None or id(fresh) in ready:
                     continue
-                old, widening = (parameters if is_parameter else buffers).get(place + name), wider.get(dot + name)
+                # A node may be a single tensor, and was renamed or moved without what is around it then.
+                before = former_path(dot + name, former) or ""
+                old, widening = (parameters if is_parameter else buffers).get(before), wider.get(dot + name)
                 fits = old is not None and (widening is not None or old.shape == fresh.shape)
                 if old is not None and fits and (is_parameter or name not in set_by_node[type(module)]):
                     key = id(old), fresh.shape
                     if key not in copies:
                         values = _copy(old) if widening is None else widening.fit(old, fresh)
                         if is_parameter:
-                            by_hand = old.requires_grad == is_below(place + name, frozen)
+                            by_hand = old.requires_grad == is_below(before, frozen)
                             values = nn.Parameter(values, requires_grad=(old if by_hand else fresh).requires_grad)
                         copies[key] = values
                     # setattr, not the dictionary: recurrent layers keep a second list of their weights.
                     setattr(module, name, copies[key])
-                    carried[dot + name] = place + name
+                    carried[dot + name] = before
                 elif _moves(fresh, device, dtype):
                     if id(fresh) not in made:
                         moved = _adapted(fresh.detach(), device, dtype)

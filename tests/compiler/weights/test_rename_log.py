@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import hypothesis
 import pytest
@@ -215,8 +215,61 @@ def test_moving_nodes_never_loses_weights(moves: list[tuple[str, int]]) -> None:
     assert torch.equal(pn.compile(unseen, reuse=first)(x), expected)
 
 
-def _move(graph: pn.NodeGraph, move: str, number: int) -> None:
-    paths = [path for path in _paths(graph, "", "") if graph[path].type in ("Linear", "Subgraph")]
+class Every(nn.Module):
+    """Has what a node can have weights as: a tensor of its own, a list, a dictionary, a module that is called twice, a tie."""
+
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.scale = nn.Linear(3, 3), nn.Parameter(torch.rand(3))
+            self.register_buffer("shift", torch.rand(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.fc(x * self.scale) + self.shift
+            return y
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([self.Part(), self.Part()])
+        self.named = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
+        self.offset = nn.Parameter(torch.rand(3))
+        self.named["b"].weight = self.parts[0].fc.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.named["a"](x + self.offset)
+        for part in self.parts:
+            x = torch.tanh(part(x))
+        y: torch.Tensor = self.named["b"](self.named["a"](x))
+        return y
+
+
+ALL = {"Linear", "Subgraph", "Parameter", "Buffer", "add", "mul", "tanh"}
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.lists(st.tuples(MOVES, st.integers(0, 40)), min_size=1, max_size=8))
+@hypothesis.example([("rename", 1)])
+@hypothesis.example([("ungroup", 0), ("group two", 1), ("undo", 0)])
+def test_moving_imported_nodes_never_loses_weights_or_ties(moves: list[tuple[str, int]]) -> None:
+    torch.manual_seed(0)
+    net, x = Every(), torch.randn(2, 3)
+    graph = pn.from_module(net, (x,))
+    sizes = sorted(parameter.numel() for parameter in net.parameters())
+    for move, number in moves:
+        try:
+            _move(graph, move, number, ALL)
+        except pn.GraphError:
+            continue
+        model = pn.compile(graph)
+        assert torch.equal(model(x), net(x))
+        assert sorted(parameter.numel() for parameter in model.parameters()) == sizes
+    with pytest.warns(UserWarning, match="does not contain the values"):
+        fresh = pn.compile(graph, reuse=None)
+    assert sorted(parameter.numel() for parameter in fresh.parameters()) == sizes
+
+
+def _move(graph: pn.NodeGraph, move: str, number: int, types: Container[str] = ("Linear", "Subgraph")) -> None:
+    paths = [path for path in _paths(graph, "", "") if graph[path].type in types]
     blocks = [path for path in paths if graph[path].type == "Subgraph"]
     path = paths[number % len(paths)]
     match move:
