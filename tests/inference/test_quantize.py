@@ -377,3 +377,32 @@ def test_blocks_that_share_weights_share_them_still(blocks: int) -> None:
         }
     else:
         assert found.nodes["blocks_0.layer"].reason.startswith("its block is drawn once for several pairs of blocks")
+
+
+class Listed(nn.Module):
+    """Has its layers in a list and a dictionary, and two of them with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+        self.named = nn.ModuleDict({"out": nn.Linear(8, 4)})
+        self.layers[2].weight = self.layers[0].weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        scores: Tensor = self.named["out"](x)
+        return scores
+
+
+@pytest.mark.parametrize("keep", [(), ("layers_0",), ("layers_2",)])
+@pytest.mark.parametrize("kind", ["static", "dynamic", "weight_only"])
+def test_layers_stay_in_their_list_and_share_no_weight_with_one_in_float(kind: Kind, keep: tuple[str, ...]) -> None:
+    torch.manual_seed(0)
+    net, x = Listed().eval(), torch.randn(64, 8)
+    report = pn.quantize(net, x, kind=kind, keep=keep)
+    assert {name.partition(".weight")[0] for name in report.model.state_dict() if name.endswith("weight")} == {
+        "layers.0", "layers.1", "layers.2", "named.out",
+    }  # fmt: skip
+    torch.testing.assert_close(report.model(x), net(x), rtol=0.0, atol=0.1)
+    assert torch.equal(pn.compile(report.graph)(x), report.model(x))

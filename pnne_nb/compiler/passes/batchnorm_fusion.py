@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import final
 
@@ -58,8 +59,9 @@ class FuseBatchNorm(Pass):
     def rewrite(self, subject: PassSubject) -> Rewrite:
         done = Rewrite()
         ranks = {path: len(spec.shape) for path, spec in infer_shapes(subject.graph).items()}
-        for id, snapshot in subject.snapshots.items():
-            lent = borrowed(subject, id) | {name for name, node in snapshot.nodes.items() if node.shares is not None}
+        names = Counter(id(tensor) for _, tensor in subject.model.named_parameters(remove_duplicate=False))
+        for graph, snapshot in subject.snapshots.items():
+            lent = borrowed(subject, graph) | {name for name, node in snapshot.nodes.items() if node.shares is not None}
             removed = []
             for name, node in snapshot.nodes.items():
                 source = snapshot.wires.get(name, NO_WIRES).get("input")
@@ -68,22 +70,24 @@ class FuseBatchNorm(Pass):
                 if snapshot.nodes[source.node].type not in self._layers:
                     continue
                 layer = source.node
-                why = _unfit(subject, id, snapshot, layer, name, lent, ranks)
+                why = _unfit(subject, graph, snapshot, layer, name, lent, ranks)
+                if not why and names[id(subject.module(subject.paths(graph, layer)[0]).weight)] > 1:
+                    why = f"another layer has the weight of {layer} too"
                 if why:
-                    done.skipped.update(dict.fromkeys(subject.paths(id, name), why))
+                    done.skipped.update(dict.fromkeys(subject.paths(graph, name), why))
                     continue
-                for prefix in subject.prefixes[id]:
+                for prefix in subject.prefixes[graph]:
                     first, norm = subject.module(f"{prefix}{layer}"), subject.module(f"{prefix}{name}")
                     assert isinstance(norm, _BatchNorm)
                     held = subject.module_path(f"{prefix}{layer}")
                     done.tensors[f"{held}.weight"], done.tensors[f"{held}.bias"] = fused_weights(first, norm)
                     said = f"{prefix}{name} is in the weights of {prefix}{layer}"
                     done.changes.append(Change("fused", (f"{prefix}{layer}", f"{prefix}{name}"), said))
-                subject.graph.set(f"{subject.prefixes[id][0]}{layer}", bias=True)
-                _overwrite(subject, id, snapshot, layer, name, lent, done)
-                rewire(subject, id, {f"{name}.output": f"{layer}.output"})
+                subject.graph.set(f"{subject.prefixes[graph][0]}{layer}", bias=True)
+                _overwrite(subject, graph, snapshot, layer, name, lent, done)
+                rewire(subject, graph, {f"{name}.output": f"{layer}.output"})
                 removed.append(name)
-            remove(subject, id, removed)
+            remove(subject, graph, removed)
         fused = [change.nodes for change in done.changes if change.what == "fused"]
         layers = {subject.module(layer) for layer, _ in fused}
         norms = {subject.module(norm) for _, norm in fused}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from pnne_nb.catalog.quantized import Kind
@@ -17,7 +18,7 @@ from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.quantization.scheme import ConvertedLayer, unfit
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.model.ops import AddNode, Connect, Op, RemoveNode
+from pnne_nb.graph.model.ops import AddNode, Connect, Op, RemoveNode, SetOrigin
 from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
 
 _PRODUCTS = frozenset(
@@ -134,8 +135,12 @@ def rewrite(
     graph = copy.copy(subject.graph)
     for each in candidates:
         _replace(graph, subject, each, converted[each.module])
+    _untie(graph, {each.module for each in candidates})
     model = compile_graph(graph, reuse=subject.model)
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    tensors = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
     with torch.no_grad():
         for each in candidates:
             for name, value in converted[each.module].tensors.items():
@@ -153,10 +158,22 @@ def _replace(graph: NodeGraph, subject: PassSubject, candidate: Candidate, layer
     (source,) = snapshot.wires[name].values()
     kept = {each.name: node.properties[each.name] for each in MODULE_PROPERTIES if each.name in node.properties}
     place = list(graph.graphs[id].nodes).index(name)
+    # Its module stays where it was, in a list for example, and its weights are its own.
+    origin = None if node.origin is None else replace(node.origin, proof="edited", ties={}, dtype=None)
     ops: list[Op] = [
         RemoveNode(name, id),
-        AddNode(name, layer.type, {**kept, **layer.properties}, node.position, id, place),
+        AddNode(name, layer.type, {**kept, **layer.properties}, node.position, id, place, origin=origin),
         Connect(f"{source.node}.{source.port}", f"{name}.input", id),
     ]
     ops += [Connect(f"{name}.output", f"{node}.{port}", id) for node, port in consumers(subject, id, name)]
     graph.apply(ops)
+
+
+def _untie(graph: NodeGraph, converted: Collection[str]) -> None:
+    """Let what shared a weight with a converted layer have its own, in float."""
+    for id, content in graph.graphs.items():
+        for name, node in content.nodes.items():
+            ties = {} if node.origin is None else node.origin.ties
+            left = {below: other for below, other in ties.items() if other.rpartition(".")[0] not in converted}
+            if node.origin is not None and left != ties:
+                graph.apply([SetOrigin(name, replace(node.origin, ties=left), id)])

@@ -209,3 +209,25 @@ def test_activations_in_blocks_used_twice_are_told_at_both_places() -> None:
         ("block.act",),
         ("other.act",),
     ]
+
+
+def test_a_layer_whose_weight_another_has_too_is_left_and_the_others_are_fused() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.norm, self.b = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8)
+            self.b.weight = self.a.weight
+            self.last = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.last(self.b(torch.relu(self.norm(self.a(x)))))
+            return y
+
+    torch.manual_seed(0)
+    net, x = Tied(), torch.randn(16, 8)
+    net(3 * x)
+    found = pn.optimize_for_inference(pn.from_module(net.eval(), (x,)))
+    torch.testing.assert_close(found.model(x), net(x), rtol=1e-4, atol=1e-5)
+    report = found.reports[-1]
+    assert report.skipped == {"norm": "another layer has the weight of a too"}
+    assert [change.nodes for change in report.changes if change.what == "fused"] == [("last.0", "last.1")]
