@@ -190,3 +190,29 @@ def test_result_classes_of_one_name_are_types_of_their_own() -> None:
     types = [each for each in types if each != "Output"]
     home = __name__
     assert types == [f"{home}.first.Out", f"{home}.second.Out", f"{home}.first.Out_2"]
+
+
+def test_a_slice_with_a_computed_bound_that_a_part_is_given_closes_the_part() -> None:
+    class Cut(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = nn.Parameter(torch.rand(9, 4))
+
+        def forward(self, at: slice) -> Tensor:
+            return self.rows[at]
+
+    class Sliced(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cut, self.fc = Cut(), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.fc(x) + self.cut(slice(None, x.shape[0]))
+            return y
+
+    net = Sliced()
+    graph = pn.from_module(net, X)
+    assert "it gives cut a slice whose bounds it computes" in str(graph.import_report)
+    model = pn.compile(graph)
+    for x in (X, torch.randn(5, 4)):
+        assert torch.equal(model(x), net(x))

@@ -237,10 +237,10 @@ class _Translation:
         elif item.inner is not None:
             values: list[fx.Node] = []
             fx.node.map_arg((node.args, node.kwargs), values.append)
-            sources = {
-                entry.name: self._source(value)
-                for entry, value in zip(item.inner.of_type("Input"), values, strict=True)
-            }
+            entries = list(item.inner.of_type("Input"))
+            if len(entries) != len(values):
+                raise UntranslatableError(f"it gives {node.target} a slice whose bounds it computes")
+            sources = {entry.name: self._source(value) for entry, value in zip(entries, values, strict=True)}
             self._level.add(item)
             item.inputs.update(sources)
             outputs = list(item.inner.of_type("Output"))
