@@ -255,7 +255,7 @@ def _as_change(change: object) -> Change:
     if isinstance(change, Change):
         return change
     for maker in _MAKERS:
-        if change is maker:
+        if getattr(change, "__wrapped__", change) is maker:
             raise ArgumentError(f"pn.{maker.__name__} makes a change, and is none: write pn.{maker.__name__}(…).")
     if callable(change) and not isinstance(change, type):
         name = getattr(change, "__name__", type(change).__name__)

@@ -201,6 +201,8 @@ class History(Mapping[str, NDArray[np.float64]]):
         said, meant = name if isinstance(name, str) else "", near(name, self)
         if not self._epochs and said.startswith(("train_", "val_")):
             meant = " An epoch has to end first: engine.wait()."
+            if said.startswith("val_"):
+                meant += " If nothing is validated, give val_data=(X, y) to the engine."
         elif said.startswith("val_") and not any(one.startswith("val_") for one in self):
             meant = " Nothing was validated: give val_data=(X, y) to the engine."
         return UnknownSeriesError(f"The history has no {shown(name)}; it has {', '.join(self)}.{meant}")

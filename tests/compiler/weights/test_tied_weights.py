@@ -60,5 +60,8 @@ def test_what_is_one_tensor_is_one_in_a_new_model_and_in_source(imported: pn.Nod
 
 def test_a_parameter_whose_other_name_is_gone_says_so(imported: pn.NodeGraph) -> None:
     imported.rename("scale", "factor")
-    with pytest.raises(pn.CompileError, match=r"again: It is the same tensor as scale, which is no longer there\."):
+    assert ["factor", "again"] in names(pn.compile(imported, reuse=None))
+    imported.remove("factor")
+    imported.set(["mul", "mul2"], other=1.0)
+    with pytest.raises(pn.CompileError, match=r"again: It is the same tensor as factor, which is no longer there\."):
         pn.compile(imported, reuse=None)
