@@ -371,7 +371,9 @@ def __getattr__(name: str) -> object:
     if name in _WHOLE:
         return imported_late(f"pnne_nb.{_WHOLE[name]}")
     if name not in _HOMES:
-        asked = [answer for each in asked_further(sys._getframe(1), name) if (answer := _elsewhere(each, ()))]
+        # Of a package, what is in it is meant; of a class, the class.
+        further = [] if name[:1].isupper() else asked_further(sys._getframe(1), name)
+        asked = [answer for each in further if (answer := _elsewhere(each, ()))]
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}.{(asked or [_elsewhere(name, __all__)])[0]}"
         )

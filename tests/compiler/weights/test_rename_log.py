@@ -233,7 +233,7 @@ class Every(nn.Module):
         self.parts = nn.ModuleList([self.Part(), self.Part()])
         self.named = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
         self.offset = nn.Parameter(torch.rand(3))
-        self.named["b"].weight = self.parts[0].fc.weight
+        self.named["b"].weight = self.parts[0].get_submodule("fc").get_parameter("weight")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.named["a"](x + self.offset)
