@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
 
-BUDGET = {"package": 101_897, "front end": 22_640, "tests": 87_695, "modules": 536, "locks": 30}
+BUDGET = {"package": 101_903, "front end": 22_640, "tests": 87_700, "modules": 536, "locks": 30}
 """Lines, modules and locks at most. Lower a number when it can be; CONTRIBUTING says where they shall go."""
 
 

@@ -67,7 +67,7 @@ def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
     tensors = {
         **_tensors(recipe, recipe.train, "train"),
         **(_tensors(recipe, recipe.val, "val") if recipe.val is not None else {}),
-        **(_weights(engine, recipe) if engine.document is None else {}),
+        **(_weights(engine, recipe) if _has_weights(engine) else {}),
     }
     text = _script(engine, config, recipe, to_source(graph), file)
     if path is not None:
@@ -185,13 +185,19 @@ def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
     return target.to(taken.dtype).reshape(-1, *taken.shape[1:])
 
 
+def _has_weights(engine: TrainingEngine) -> bool:
+    """Return whether a training began with weights that the seed does not give."""
+    return engine.document is None or bool(engine.weights_of)
+
+
 def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
     if engine.progress.step:
+        given = "The model was given as a module" if engine.document is None else f"It began with {engine.weights_of}"
         raise TrainingError(
-            "The model was given as a module, and the weights that it began with are gone: write the script before the "
-            "training begins, or train a graph, whose weights come from the seed."
+            f"{given}, and the weights that it began with are gone: write the script before the training begins, or train a "
+            "drawn graph, whose weights come from the seed."
         )
-    if not all(module.training for module in recipe.model.modules()):
+    if engine.document is None and not all(module.training for module in recipe.model.modules()):
         raise TrainingError("Parts of the model are in eval mode, which a script would not repeat: call model.train().")
     state = recipe.model.state_dict()
     return {f"model.{name}": value.detach().cpu().contiguous().clone() for name, value in state.items()}
@@ -208,7 +214,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
     future = "from __future__ import annotations\n\n" if head.startswith("from __future__") or carried.future else ""
     is_short = config.precision == "bf16"
     weights = ""
-    if engine.document is None:
+    if _has_weights(engine):
         frozen = [name for name, one in recipe.model.named_parameters() if not one.requires_grad]
         weights = (
             '    begin = {name.removeprefix("model."): data[name] for name in data if name.startswith("model.")}\n'

@@ -118,14 +118,17 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str
     folder = tmp_path_factory.mktemp("scripts")
     measured = {}
     model = pn.compile(net())
-    before = engine(model, scheduler=("StepLR", {"step_size": 1}))
-    cases = {**CASES, "module": CASES["plain"]}
+    begun = {
+        "module": engine(model, scheduler=("StepLR", {"step_size": 1})),
+        "imported": engine(pn.from_module(pn.compile(net()).eval(), (data()[0][:2],))),
+    }
+    cases = {**CASES, **dict.fromkeys(begun, CASES["plain"])}
     for index, (name, make) in enumerate(cases.items()):
-        made = before if name == "module" else make()
-        if name == "module":
+        made = begun[name] if name in begun else make()
+        if name in begun:
             pn.to_script(made, folder / f"script{index}.py")
         made.start().wait(timeout=60)
-        if name != "module":
+        if name not in begun:
             pn.to_script(made, folder / f"script{index}.py")
         measured[name] = {key: made.history[key].tolist() for key in ("loss", "train_loss")}
         measured[name]["val_loss"] = made.history["val_loss"].tolist() if "val_loss" in made.history else []
@@ -145,7 +148,7 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str
     return {**pairs, "resumed": (measured["plain"], found["resumed"])}
 
 
-@pytest.mark.parametrize("name", [*CASES, "module", "resumed"])
+@pytest.mark.parametrize("name", [*CASES, "module", "imported", "resumed"])
 def test_the_script_gives_the_losses_of_the_engine(
     losses: dict[str, tuple[dict[str, list[float]], Any]], name: str
 ) -> None:
@@ -211,8 +214,10 @@ def test_what_a_script_cannot_hold_is_refused_by_name(options: dict[str, Any], m
         pn.to_script(engine(**options))
 
 
-def test_weights_that_are_gone_are_refused() -> None:
-    made = engine(pn.compile(net()))
+@pytest.mark.parametrize("imported", [False, True])
+def test_weights_that_are_gone_are_refused(imported: bool) -> None:
+    model = pn.compile(net())
+    made = engine(pn.from_module(model, (data()[0][:2],)) if imported else model)
     made.step()
     made.stop()
     made.wait(timeout=60)
