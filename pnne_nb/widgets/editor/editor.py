@@ -202,6 +202,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._proof.start()
 
     def _follow(self) -> None:
+        self.beside = Beside(self)  # what follows may call from another thread at once
         # The analysis subscribes to the document before this editor, so that it sees each commit first.
         endings = (
             self._analysis.follow(weakly(self._derived)),
@@ -212,7 +213,6 @@ class GraphEditor(anywidget.AnyWidget):
             self._throttle.close,
         )
         self._release = weakref.finalize(self, _end, endings)
-        self.beside = Beside(self)
         # Nothing must run at the exit of the kernel.
         self._release.atexit = False
         self._following.add(self)
