@@ -17,6 +17,7 @@ from torch import nn
 
 from pnne_nb.compiler.weights.reuse import NOT_MOVED, Former, former_path
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.edits.group_plans import name_inside
 from pnne_nb.graph.model.node import Node, Transaction, whole_of
 from pnne_nb.graph.model.ops import AddNode, Op, RemoveNode, RenameNode, SetProperty
 from pnne_nb.graph.queries import GraphQueries
@@ -169,7 +170,7 @@ class RenameTrack:
                 view = document.graphs.get(inner) if document is not None else None
                 # What is gone with the block may have another in its place by now.
                 inside = removed.get(inner) or (view.nodes.keys() if view is not None else set())
-                names = {name: former for name in added.get(graph, {}) if (former := _inside(name, block, inside))}
+                names = {name: former for name in added.get(graph, {}) if (former := name_inside(name, block, inside))}
                 return _Ungrouped(graph, _Step(graph, block, held), inner, names) if names else None
         return None
 
@@ -306,11 +307,6 @@ def track_of(graph: NodeGraph) -> RenameTrack:
         if not isinstance(track, RenameTrack):
             track = graph.annex = RenameTrack(graph)
         return track
-
-
-def _inside(name: str, block: str, inside: Container[str]) -> str | None:
-    """Return what a node was called inside a block: the block's name was put before it where its own was taken."""
-    return next((former for former in (name, name.removeprefix(f"{block}_")) if former in inside), None)
 
 
 def _paths(graph: NodeGraph, id: str, above: tuple[_Step, ...]) -> Iterator[tuple[_Step, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -306,6 +306,11 @@ def _free_names(graph: GraphIndex, block: str, nodes: Iterable[Node]) -> dict[st
     for node in nodes:
         names[node.name] = _claim(node.name if node.name not in taken else f"{block}_{node.name}"[:90], taken)
     return names
+
+
+def name_inside(name: str, block: str, inside: Container[str]) -> str | None:
+    """Return what a node was called inside a block that was ungrouped; None if it was not inside. See `_free_names`."""
+    return next((former for former in (name, name.removeprefix(f"{block}_")) if former in inside), None)
 
 
 def _claim(name: str, taken: set[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pnne_nb.graph.edits.group_plans import name_inside
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Node
@@ -98,16 +99,14 @@ def _ungrouped(
     names = {one.name for one in removed if one.graph == inner}
     names.update(content.graphs[inner].nodes if inner in content.graphs else ())
     for one in added:
-        # The block's name was put before one that was taken.
-        former = next((name for name in (one.name, one.name.removeprefix(f"{block}_")) if name in names), None)
+        former = name_inside(one.name, block, names)
         if one.graph == graph and former is not None:
             old = f"{_held(whole) or block}.{_held(one) or former}"
             yield _path(content, graph, old), _path(content, graph, _held(one) or one.name)
 
 
 def _node(content: Content, graph: str, name: str) -> Node | None:
-    holder = content.graphs.get(graph)
-    return None if holder is None else holder.nodes.get(name)
+    return content.graphs[graph].nodes.get(name) if graph in content.graphs else None
 
 
 def _held(node: ops.AddNode) -> str:
